@@ -1,0 +1,104 @@
+"""What a learner eats: padded torch tensors over units, `(b, u)`, with one mask where True counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TokenInputs:
+    """Token sequences with images, right-padded. Vision tensors stay per row; the model joins them."""
+
+    ids: Tensor
+    """(b, n) prompt, vision and sampled tokens in one stream."""
+    attend: Tensor
+    """(b, n) bool, False on padding."""
+    positions: Tensor
+    """(b, u) where in `ids` each unit stands; 0 on padding."""
+    pixels: tuple[Tensor, ...] = ()
+    """Per row (patches, d), possibly none."""
+    grids: tuple[Tensor, ...] = ()
+    """Per row (images, 3): time, height and width in patches."""
+
+
+@dataclass(frozen=True)
+class ControlInputs:
+    """One step a row for a control policy."""
+
+    actions: Tensor
+    """(b, a) as taken."""
+    state: Tensor
+    """(b, s)"""
+    images: dict[str, Tensor]
+    """Camera to (b, h, w, 3) uint8, or (b, k, d) features where the encoder is frozen."""
+    text_ids: Tensor
+    """(b, n)"""
+    history: Tensor
+    """(b, k, a) the last k actions, oldest first, zeros before the first."""
+    carry: Tensor | None = None
+    """(layers, b, hidden) memory before the step."""
+
+
+@dataclass(frozen=True)
+class SequenceInputs:
+    """Windows of consecutive steps for a policy with memory, batch first."""
+
+    steps: ControlInputs
+    """Every tensor with a time axis after the row axis: (b, t, ...)."""
+    carry: Tensor
+    """(layers, b, hidden) at the window's start; zeros at an episode's first step."""
+    starts: Tensor
+    """(b, t) bool, True where an episode begins inside the window: memory resets there."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A policy's view of units that were already taken."""
+
+    logprobs: Tensor
+    """(b, u)"""
+    entropy: Tensor
+    """(b, u)"""
+    values: Tensor | None = None
+    """(b, u)"""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Episodes or segments, ready to score and learn from."""
+
+    inputs: TokenInputs | ControlInputs | SequenceInputs
+    mask: Tensor
+    """(b, u) bool, True where a unit counts in the loss."""
+    logprobs: Tensor
+    """(b, u) as sampled."""
+    turns: Tensor
+    """(b, u) index of each unit's turn in its row; -1 on padding."""
+    rewards: Tensor
+    """(b, u) each turn's reward, on the turn's last unit."""
+    returns: Tensor
+    """(b,) the episode's summed reward."""
+    groups: Tensor
+    """(b,) rows of one group share a baseline."""
+    terminated: Tensor
+    """(b,) bool"""
+
+
+def to_device(record: T, device: torch.device | str) -> T:
+    """The same record with every tensor inside it on `device`."""
+    moved: Any = record
+    if isinstance(record, Tensor):
+        moved = record.to(device)
+    elif isinstance(record, tuple):
+        moved = tuple(to_device(item, device) for item in record)
+    elif isinstance(record, dict):
+        moved = {key: to_device(item, device) for key, item in record.items()}
+    elif is_dataclass(record) and not isinstance(record, type):
+        moved = replace(record, **{f.name: to_device(getattr(record, f.name), device) for f in fields(record)})
+    return moved  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Episodes, demonstrations and preferences: on disk and as batches."""

@@ -1,0 +1,1 @@
+"""Worlds to look at and act in."""

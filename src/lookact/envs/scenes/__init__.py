@@ -1,0 +1,1 @@
+"""Rooms: generated or loaded, rendered, mapped and asked about."""

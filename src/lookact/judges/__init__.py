@@ -1,0 +1,1 @@
+"""Judges that compare what two images show."""

@@ -1,0 +1,1 @@
+"""Policies, critics, world models and reward models."""

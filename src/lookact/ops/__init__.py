@@ -1,0 +1,1 @@
+"""Pure tensor functions: they import nothing else of the package."""

@@ -1,0 +1,85 @@
+"""Every seam of LookAct on one page. Anything with these methods fits; nothing inherits from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.types import Episode, Image, Observation, Preference
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lookact.batch import Scores
+    from lookact.types import Decision
+
+
+class Env(Protocol):
+    """What `rollout.collect` drives. Gymnasium environments come with an `observe` that makes this shape."""
+
+    def reset(self, *, seed: int, options: Mapping[str, Any]) -> tuple[Observation, Mapping[str, Any]]: ...
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]: ...
+    def close(self) -> None: ...
+
+
+class Actor(Protocol):
+    """Decides for many rows at once. A row is one conversation or one environment, told apart by its key."""
+
+    version: int
+    """Of the weights it acts with; stamped on every episode."""
+
+    def begin(self, row: int, seed: int) -> None:
+        """A new episode on this row, with a random stream of its own."""
+
+    def act(self, rows: Sequence[int], observations: Sequence[Observation]) -> list[Decision]:
+        """One decision a row; rows not named cost nothing."""
+        ...
+
+    def end(self, row: int) -> None:
+        """Forget the row."""
+
+
+class Policy(Protocol):
+    """A model that scores units that were already taken. Scoring and sampling agree to the last filter."""
+
+    def evaluate(self, inputs: Any) -> Scores: ...
+
+
+class WeightSync(Protocol):
+    """Brings the learner's weights to an actor, and proves that they arrived."""
+
+    def push(self, state: Mapping[str, Tensor], version: int) -> None:
+        """Raises StaleWeights if the engine does not act with them afterwards."""
+
+
+class RewardSource(Protocol):
+    """Rewards given after the fact: learned, shaped or intrinsic."""
+
+    def relabel(self, episodes: Sequence[Episode]) -> list[Episode]: ...
+
+
+class Judge(Protocol):
+    """Compares pairs of frames against a goal told in words."""
+
+    def compare(self, pairs: Sequence[tuple[Image, Image]], goal: str) -> list[Preference]: ...
+
+
+class Tracker(Protocol):
+    """Where numbers and pictures go."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None: ...
+    def image(self, name: str, image: Image, step: int) -> None: ...
+    def text(self, name: str, text: str, step: int) -> None: ...
+    def histogram(self, name: str, values: NDArray[np.floating[Any]], step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Stateful(Protocol):
+    """Anything a checkpoint must keep so that a resumed run continues bit for bit."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+

@@ -1,0 +1,1 @@
+"""One file a recipe, read from top to bottom."""

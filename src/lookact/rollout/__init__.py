@@ -1,0 +1,1 @@
+"""Where environments meet actors."""

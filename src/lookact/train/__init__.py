@@ -1,0 +1,1 @@
+"""Runs, checkpoints, trackers and optimisers."""

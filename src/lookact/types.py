@@ -1,0 +1,117 @@
+"""What was seen, decided and rewarded: the numpy records that flow through LookAct.
+
+Units are what a loss runs over: sampled tokens for a chat policy, action vectors for a control policy.
+A mask is True where a unit counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+"""(h, w, 3) RGB."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What an agent is shown in one turn."""
+
+    text: str = ""
+    images: Mapping[str, Image] = field(default_factory=dict)
+    """Camera name to (h, w, 3); the order is the order in the prompt."""
+    depth: NDArray[np.float32] | None = None
+    """(h, w) metres along the viewing axis."""
+    state: NDArray[np.float32] | None = None
+    """(s,) pose or proprioception."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a policy did in one turn, and all that a learner needs to score it again."""
+
+    action: str | NDArray[np.float32]
+    """The reply's text, or an action vector (a,)."""
+    logprobs: NDArray[np.float32]
+    """(u,) as sampled."""
+    mask: NDArray[np.bool_]
+    """(u,) True on the units of the action."""
+    token_ids: NDArray[np.int64] | None = None
+    """(u,) exactly as sampled; never encoded again from text."""
+    prompt_ids: NDArray[np.int64] | None = None
+    """(p,) fed since the previous decision."""
+    fresh: bool = False
+    """The context was rebuilt: a new training segment starts here."""
+    value: float | None = None
+    carry: Any = None
+    """Memory before this decision."""
+    mask_method: str = ""
+    """How the action was found in the reply: brace_depth, regex, last_n or failed."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One observation, the decision taken on it, and what came of it."""
+
+    observation: Observation
+    decision: Decision
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An episode to run: everything but the policy that decides its content."""
+
+    id: str
+    group: int
+    seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Passed to `env.reset(seed=..., options=...)`; equal within a group."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished episode. Episodes of one `group` start alike and share a baseline."""
+
+    id: str
+    group: int
+    seed: int
+    turns: tuple[Turn, ...]
+    last: Observation | None = None
+    """The observation after the last turn: a truncated episode bootstraps from it."""
+    last_carry: Any = None
+    policy_version: int = 0
+    error: str | None = None
+    """Why it ended early, if the environment or engine failed: a bad rollout is data."""
+
+    @property
+    def terminated(self) -> bool:
+        return bool(self.turns) and self.turns[-1].terminated
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.turns) and self.turns[-1].truncated
+
+    @property
+    def total_reward(self) -> float:
+        return float(sum(turn.reward for turn in self.turns))
+
+
+@dataclass(frozen=True)
+class Preference:
+    """A judge's comparison of two frames or segments. Verdict 0: the first is better, 1: the second, -1: neither."""
+
+    first: Any
+    second: Any
+    verdict: int
+    raw_text: str = ""
+    score_first: float | None = None
+    score_second: float | None = None
+    """True scores, known to simulators only: for reports, never for training."""
