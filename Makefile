@@ -1,0 +1,47 @@
+# The two commands: `make demo` and `make test`. Both set up everything they need.
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS := dev,wandb,quant
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: help setup demo test check format learn bench clean
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## only set up: .venv, the package, system libraries for rendering
+
+# a stamp, not a reinstall: runs again only when what is installed changes
+$(STAMP): pyproject.toml constraints.txt tools/system-libraries
+	@tools/system-libraries
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+demo: setup      ## a vision-language model learns to navigate: warm start, RL, evaluation, pictures
+	$(BIN)/lookact demo
+
+test: setup      ## every test but the long learning runs (under 20 minutes on 2 cores)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not learn"
+
+check: setup     ## format, lint, types and the fast tests (under 2 minutes)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not learn"
+
+format: setup    ## rewrite the code in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+learn: setup     ## the long learning runs
+	$(BIN)/python -m pytest -m learn
+
+bench: setup     ## every speed comparison, as ratios within one run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),bench]"
+	$(BIN)/lookact bench all
+
+clean:           ## remove the environment and caches, never runs
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
