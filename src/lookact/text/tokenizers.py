@@ -1,0 +1,171 @@
+"""Proof that two sides of a run mean the same by a token id: vocabulary, merges, special tokens, template, pixels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.errors import TokenMismatch
+from lookact.text.chat import VISION_TOKENS
+
+_IMAGE_SETTINGS = ("size", "min_pixels", "max_pixels", "patch_size", "merge_size", "temporal_patch_size",
+                   "image_mean", "image_std")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What must agree between an engine and a learner; hashes stand for what is long."""
+
+    size: int
+    vocabulary: str
+    merges: str | None
+    """None where the tokenizer does not show them."""
+    splitting: str | None
+    """Of the normaliser and pre-tokeniser: how text falls apart before the merges."""
+    special_tokens: Mapping[str, Any]
+    chat_template: str
+    image: Mapping[str, Any]
+    """Pixel budget, patch sizes and normalisation; empty without a processor."""
+
+
+def fingerprint(tokenizer: Any, processor: Any = None) -> Fingerprint:
+    """The identity of a tokenizer and, if given, of the processor around it."""
+    vocabulary, backend = tokenizer.get_vocab(), _backend(tokenizer)
+    return Fingerprint(
+        size=len(vocabulary),
+        vocabulary=_digest(sorted(vocabulary.items(), key=lambda item: item[1])),
+        merges=_digest(_merges(backend)) if backend else None,
+        splitting=_digest([backend["normalizer"], backend["pre_tokenizer"]]) if backend else None,
+        special_tokens=_special_tokens(tokenizer),
+        chat_template=_digest(_chat_template(tokenizer, processor)),
+        image=_image_settings(processor),
+    )
+
+
+def compare(a: Any, b: Any) -> list[str]:
+    """One line for each difference between two tokenizers, or two processors; empty if they are the same."""
+    (a, processor_a), (b, processor_b) = _parts(a), _parts(b)
+    first, second = fingerprint(a, processor_a), fingerprint(b, processor_b)
+    report: list[str] = []
+    if first.vocabulary != second.vocabulary:
+        report.append(_vocabulary_difference(a, b))
+    if first.merges != second.merges:
+        report.append(_merge_difference(a, b))
+    if first.splitting != second.splitting:
+        report.append("splitting: the normaliser or pre-tokeniser differs")
+    report += _differences("special tokens", first.special_tokens, second.special_tokens)
+    if first.chat_template != second.chat_template:
+        report.append(_template_difference(_chat_template(a, processor_a), _chat_template(b, processor_b)))
+    if processor_a is not None and processor_b is not None:
+        report += _differences("image", first.image, second.image)
+    return report
+
+
+def assert_same_tokenizer(a: Any, b: Any, *, strict: bool = True) -> list[str]:
+    """The report of `compare`; if strict, a report that is not empty is raised as TokenMismatch."""
+    report = compare(a, b)
+    if strict and report:
+        raise TokenMismatch(
+            f"engine and learner tokenise differently: {'; '.join(report)}: load both from one checkpoint"
+        )
+    return report
+
+
+def vision_token_ids(tokenizer: Any) -> tuple[int, ...]:
+    """The ids of image and video placeholders and brackets, which a policy must never sample."""
+    ids = ((token, tokenizer.convert_tokens_to_ids(token)) for token in VISION_TOKENS)
+    # an unknown name comes back as None, or as the id of another token
+    return tuple(id for token, id in ids if id is not None and tokenizer.convert_ids_to_tokens(id) == token)
+
+
+def create_action_mask(
+    input_ids: Sequence[int] | NDArray[np.int64], prompt_length: int, tokenizer: Any, exclude_vision_tokens: bool = True
+) -> NDArray[np.bool_]:
+    """(n,) True on the sampled tokens of prompt and reply (n,): neither the prompt nor any vision token counts."""
+    ids = np.asarray(input_ids, dtype=np.int64)
+    mask = np.arange(len(ids)) >= prompt_length
+    if exclude_vision_tokens:
+        mask &= ~np.isin(ids, vision_token_ids(tokenizer))
+    return mask
+
+
+def _parts(side: Any) -> tuple[Any, Any]:
+    """Tokenizer and processor of either."""
+    tokenizer = getattr(side, "tokenizer", None)
+    return (side, None) if tokenizer is None else (tokenizer, side)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _backend(tokenizer: Any) -> dict[str, Any]:
+    """The fast tokenizer's own description; empty for a slow one."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return json.loads(backend.to_str()) if backend is not None else {}
+
+
+def _merges(backend: dict[str, Any]) -> list[str]:
+    """Older files write a merge as one string, newer ones as a pair."""
+    merges = backend["model"].get("merges", [])
+    return [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]
+
+
+def _special_tokens(tokenizer: Any) -> dict[str, Any]:
+    """Roles and ids. The padding role is left out: padding is masked on both sides, and engines choose their own."""
+    roles = {role: getattr(tokenizer, role, None) for role in ("bos_token", "eos_token", "unk_token")}
+    added = {str(id): token.content for id, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return {**roles, **added}
+
+
+def _chat_template(tokenizer: Any, processor: Any) -> str:
+    template = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None) or ""
+    return template if isinstance(template, str) else json.dumps(template, sort_keys=True)
+
+
+def _image_settings(processor: Any) -> dict[str, Any]:
+    image_processor = getattr(processor, "image_processor", None)
+    settings = {name: getattr(image_processor, name, None) for name in _IMAGE_SETTINGS}
+    return {name: _plain(value) for name, value in settings.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Sizes come as mappings or as objects, depending on the release; JSON holds neither tuples nor objects."""
+    if isinstance(value, int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return list(value)
+    return {key: item for key, item in dict(value).items() if item is not None}
+
+
+def _vocabulary_difference(a: Any, b: Any) -> str:
+    first = {id: token for token, id in a.get_vocab().items()}
+    second = {id: token for token, id in b.get_vocab().items()}
+    differing = sorted(id for id in first.keys() | second.keys() if first.get(id) != second.get(id))
+    shown = ", ".join(f"id {id} is {first.get(id)!r} against {second.get(id)!r}" for id in differing[:3])
+    return f"vocabulary: {len(differing)} ids differ: {shown}"
+
+
+def _merge_difference(a: Any, b: Any) -> str:
+    first, second = _merges(_backend(a) or {"model": {}}), _merges(_backend(b) or {"model": {}})
+    for index, (one, other) in enumerate(zip(first, second)):
+        if one != other:
+            return f"merges: number {index} is {one!r} against {other!r}"
+    return f"merges: {len(first)} against {len(second)}"
+
+
+def _template_difference(a: str, b: str) -> str:
+    at = next((i for i, (one, other) in enumerate(zip(a, b)) if one != other), min(len(a), len(b)))
+    return f"chat template: from character {at}, {a[at : at + 30]!r} against {b[at : at + 30]!r}"
+
+
+def _differences(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(a.keys() | b.keys()):
+        if a.get(key) != b.get(key):
+            yield f"{name}: {key} is {a.get(key)!r} against {b.get(key)!r}"
