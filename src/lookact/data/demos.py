@@ -1,0 +1,58 @@
+"""Demonstrations as episodes, so that supervised training takes the same road as everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lookact.text.chat import expand_images, following, opening
+from lookact.types import Decision, Episode, Image, Observation, Turn
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What an expert saw and said. Only replies it stands by are imitated."""
+
+    observations: tuple[Observation, ...]
+    replies: tuple[str, ...]
+    imitate: tuple[bool, ...]
+    """False where a random action was put in: the policy sees it happen, and learns only the recovery."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """How a chat model writes a conversation down."""
+
+    encode: Callable[[str], list[int]]
+    image_tokens: Callable[[Image], int]
+    image_pad_id: int
+    end_id: int
+    system: str = ""
+
+
+def demo_episode(demo: Demo, script: Script, *, name: str) -> Episode:
+    """The conversation as the policy itself would have had it: prompts, images, and the expert's replies as units."""
+    turns = []
+    for index, (observation, reply, imitate) in enumerate(zip(demo.observations, demo.replies, demo.imitate)):
+        n = len(observation.images)
+        text = opening(script.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
+        counts = [script.image_tokens(image) for image in observation.images.values()]
+        ids = np.array([*script.encode(reply), script.end_id], dtype=np.int64)
+        decision = Decision(
+            action=reply,
+            logprobs=np.zeros(len(ids), dtype=np.float32),
+            mask=np.full(len(ids), imitate),
+            token_ids=ids,
+            prompt_ids=expand_images(script.encode(text), script.image_pad_id, counts),
+            fresh=index == 0,
+        )
+        last = index == len(demo.replies) - 1
+        turns.append(Turn(observation, decision, 0.0, terminated=last, truncated=False))
+    return Episode(id=name, group=0, seed=0, turns=tuple(turns))
+
+
+def imitated(episodes: Sequence[Episode]) -> int:
+    """How many tokens of these demonstrations count."""
+    return sum(int(turn.decision.mask.sum()) for episode in episodes for turn in episode.turns)

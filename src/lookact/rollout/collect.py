@@ -1,0 +1,90 @@
+"""The one loop where environments meet actors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lookact.protocols import Actor, Env
+from lookact.types import Decision, Episode, Observation, Plan, Turn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Running:
+    plan: Plan
+    env: Env
+    observation: Observation | None = None
+    turns: list[Turn] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.error is not None or (bool(self.turns) and (self.turns[-1].terminated or self.turns[-1].truncated))
+
+
+def collect(
+    plans: Sequence[Plan], envs: Sequence[Env], actor: Actor, *, finished: Callable[[Episode], None] | None = None
+) -> list[Episode]:
+    """Runs every plan, as many at a time as there are environments; `finished` hears of each episode as it ends.
+
+    An environment that raises ends its episode with `Episode.error` set; the others go on.
+    """
+    episodes: list[Episode] = []
+    for wave in _waves(plans, len(envs)):
+        running = [_Running(plan, env) for plan, env in zip(wave, envs)]
+        for row, slot in enumerate(running):
+            _reset(slot)
+            actor.begin(row, slot.plan.seed)
+        while active := [row for row, slot in enumerate(running) if not slot.over]:
+            observations = [slot.observation for row in active if (slot := running[row]).observation is not None]
+            for row, decision in zip(active, actor.act(active, observations)):
+                _step(running[row], decision)
+        for row, slot in enumerate(running):
+            actor.end(row)
+            episodes.append(_episode(slot, actor.version))
+            if finished is not None:
+                finished(episodes[-1])
+    return episodes
+
+
+def _waves(plans: Sequence[Plan], size: int) -> Iterator[Sequence[Plan]]:
+    for start in range(0, len(plans), size):
+        yield plans[start : start + size]
+
+
+def _reset(slot: _Running) -> None:
+    try:
+        slot.observation, _ = slot.env.reset(seed=slot.plan.seed, options=slot.plan.options)
+    except Exception as error:
+        _fail(slot, error)
+
+
+def _step(slot: _Running, decision: Decision) -> None:
+    assert slot.observation is not None
+    try:
+        seen, reward, terminated, truncated, info = slot.env.step(decision.action)
+    except Exception as error:
+        _fail(slot, error)
+        return
+    slot.turns.append(Turn(slot.observation, decision, float(reward), terminated, truncated, info))
+    slot.observation = seen
+
+
+def _fail(slot: _Running, error: Exception) -> None:
+    slot.error = f"{type(error).__name__}: {error}"
+    log.warning("episode %s ended early: %s", slot.plan.id, slot.error)
+
+
+def _episode(slot: _Running, version: int) -> Episode:
+    return Episode(
+        id=slot.plan.id,
+        group=slot.plan.group,
+        seed=slot.plan.seed,
+        turns=tuple(slot.turns),
+        last=slot.observation,
+        policy_version=version,
+        error=slot.error,
+    )
