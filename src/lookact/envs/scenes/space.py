@@ -1,0 +1,190 @@
+"""Where an agent can stand and how far it is from there: a grid over the floor plan, and geodesics on it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from lookact.envs.scenes.obstacles import box_distance, floor_clearance, structure_points
+from lookact.envs.scenes.scene import Array, Scene
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+
+# half of the 16 neighbours as (row, col), each with the cells that must be free for a straight move there
+MOVES: tuple[tuple[tuple[int, int], tuple[tuple[int, int], ...]], ...] = (
+    ((0, 1), ()),
+    ((1, 0), ()),
+    ((1, 1), ((0, 1), (1, 0))),
+    ((1, -1), ((0, -1), (1, 0))),
+    ((1, 2), ((0, 1), (1, 1))),
+    ((2, 1), ((1, 0), (1, 1))),
+    ((1, -2), ((0, -1), (1, -1))),
+    ((2, -1), ((1, 0), (1, -1))),
+)
+BACK_OFF = 1e-4
+
+
+@dataclass(frozen=True)
+class FreeSpace:
+    """Cells of the floor where an agent's centre may be. Rows run along Y, columns along X."""
+
+    free: Mask
+    """(rows, cols)"""
+    origin: Array
+    """(2,) the outer corner of cell (0, 0)."""
+    cell: float
+    """The side of a cell in metres."""
+
+    def index(self, xy: Array) -> tuple[int, int]:
+        """The (row, col) of the cell around a point, which may lie off the grid."""
+        column, row = np.floor((np.asarray(xy) - self.origin) / self.cell).astype(int)
+        return int(row), int(column)
+
+    def centre(self, row: int, col: int) -> Array:
+        """(2,) the middle of a cell."""
+        centre: Array = self.origin + (np.array([col, row]) + 0.5) * self.cell
+        return centre
+
+    def contains(self, xy: Array) -> bool:
+        """Whether the point lies in a free cell."""
+        row, col = self.index(xy)
+        rows, cols = self.free.shape
+        return 0 <= row < rows and 0 <= col < cols and bool(self.free[row, col])
+
+    @functools.cached_property
+    def graph(self) -> csr_array:
+        """Lengths of the straight moves between cells, up to 16 each; cells are numbered row by row."""
+        rows, cols = self.free.shape
+        padded = np.pad(self.free, 2)
+        numbers = np.arange(padded.size).reshape(padded.shape)
+        inner = np.s_[2:-2, 2:-2]
+        starts, ends, lengths = [], [], []
+        for (down, right), between in MOVES:
+            open_cells = self.free & np.roll(padded, (-down, -right), (0, 1))[inner]
+            for row, col in between:
+                open_cells &= np.roll(padded, (-row, -col), (0, 1))[inner]
+            row_index, col_index = np.nonzero(open_cells)
+            starts.append(row_index * cols + col_index)
+            ends.append((row_index + down) * cols + col_index + right)
+            lengths.append(np.full(len(row_index), self.cell * np.hypot(down, right)))
+        edges = (np.concatenate(lengths), (np.concatenate(starts), np.concatenate(ends)))
+        return coo_array(edges, shape=(rows * cols, rows * cols)).tocsr()
+
+
+def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: float = 0.1) -> FreeSpace:
+    """Cells where an upright agent of that radius and height touches neither wall nor object.
+
+    Pockets cut off from the largest region are not free.
+    """
+    low, high = scene.floor.min(axis=0), scene.floor.max(axis=0)
+    cols, rows = np.maximum(1, np.ceil((high - low) / cell - 1e-9)).astype(int)
+    y, x = np.mgrid[:rows, :cols] + 0.5
+    centres = low + np.stack([x, y], axis=-1) * cell
+    free = floor_clearance(scene.floor, centres) >= radius
+    free &= box_distance(scene.boxes, centres, height=height) >= radius
+    points = structure_points(scene, height=height, spacing=cell / 2)
+    if len(points):
+        free &= ~_near_points(points, low, (int(rows), int(cols)), radius=radius, cell=cell)
+    return FreeSpace(_largest_region(free), low.astype(np.float64), cell)
+
+
+def _near_points(points: Array, origin: Array, shape: tuple[int, int], *, radius: float, cell: float) -> Mask:
+    """Cells whose centre is within `radius` of the centre of a cell that holds a point."""
+    empty = np.ones(shape, dtype=bool)
+    index = np.floor((points - origin) / cell).astype(int)
+    index = index[(index >= 0).all(axis=1) & (index < shape[::-1]).all(axis=1)]
+    empty[index[:, 1], index[:, 0]] = False
+    near: Mask = ndimage.distance_transform_edt(empty) * cell < radius
+    return near if not empty.all() else np.zeros(shape, dtype=bool)
+
+
+def _largest_region(free: Mask) -> Mask:
+    """The largest 4-connected region of a mask."""
+    regions, count = ndimage.label(free)
+    if count < 2:
+        return free
+    sizes = np.bincount(regions.ravel())
+    sizes[0] = 0
+    largest: Mask = regions == sizes.argmax()
+    return largest
+
+
+def distance_field(space: FreeSpace, goals: Array | Mask) -> Floats:
+    """Walking distance in metres from each cell to the nearest goal: (rows, cols), inf where there is no way.
+
+    Goals are points (k, 2) or a mask (rows, cols); those off the free cells do not count.
+    """
+    mask = np.zeros(space.free.shape, dtype=bool)
+    goals = np.asarray(goals)
+    if goals.dtype == np.bool_:
+        mask = goals & space.free
+    else:
+        for xy in goals.reshape(-1, 2):
+            if space.contains(xy):
+                mask[space.index(xy)] = True
+    sources = np.flatnonzero(mask)
+    if not len(sources):
+        return np.full(space.free.shape, np.inf, dtype=np.float32)
+    field = dijkstra(space.graph, directed=False, indices=sources, min_only=True)
+    return field.reshape(space.free.shape).astype(np.float32)
+
+
+def shortest_path(space: FreeSpace, field: Floats, start_xy: Array) -> Array:
+    """Points (k, 2) from the start down the field to a goal, through cell centres; (0, 2) if there is no way."""
+    if not space.contains(start_xy) or not np.isfinite(field[space.index(start_xy)]):
+        return np.zeros((0, 2))
+    row, col = space.index(start_xy)
+    points = [np.asarray(start_xy, dtype=np.float64), space.centre(row, col)]
+    while field[row, col] > 0:
+        row, col = _step_down(space, field, row, col)
+        points.append(space.centre(row, col))
+    return np.stack(points)
+
+
+def _step_down(space: FreeSpace, field: Floats, row: int, col: int) -> tuple[int, int]:
+    """The neighbour through which the goal is nearest."""
+    rows, cols = space.free.shape
+    best, cell = np.inf, (row, col)
+    for (down, right), between in MOVES:
+        for sign in (1, -1):
+            target = (row + sign * down, col + sign * right)
+            if not (0 <= target[0] < rows and 0 <= target[1] < cols) or field[target] >= field[row, col]:
+                continue
+            if all(space.free[row + sign * r, col + sign * c] for r, c in between):
+                cost = field[target] + space.cell * np.hypot(down, right)
+                if cost < best:
+                    best, cell = cost, target
+    return cell
+
+
+def advance(space: FreeSpace, start_xy: Array, end_xy: Array) -> tuple[Array, bool]:
+    """Straight motion, stopped just before the first blocked cell: the point reached, and whether it was stopped.
+
+    From a cell that is not free there is no motion.
+    """
+    start, end = np.asarray(start_xy, dtype=np.float64), np.asarray(end_xy, dtype=np.float64)
+    cuts = np.concatenate([[0.0], _crossings(space, start, end), [1.0]])
+    middles = start + ((cuts[:-1] + cuts[1:]) / 2)[:, None] * (end - start)
+    blocked = [not space.contains(xy) for xy in middles]
+    if not any(blocked):
+        return end, False
+    length = float(np.linalg.norm(end - start))
+    reach = max(0.0, cuts[blocked.index(True)] - BACK_OFF / max(length, BACK_OFF))
+    return start + reach * (end - start), True
+
+
+def _crossings(space: FreeSpace, start: Array, end: Array) -> Array:
+    """Sorted parameters in (0, 1) where the segment from start to end crosses a line of the grid."""
+    first, last = (start - space.origin) / space.cell, (end - space.origin) / space.cell
+    crossings = []
+    for a, b in zip(first, last):
+        lines = np.arange(np.floor(min(a, b)) + 1, np.ceil(max(a, b)))
+        crossings.append((lines - a) / (b - a) if a != b else lines[:0])
+    return np.sort(np.concatenate(crossings))
