@@ -1,0 +1,91 @@
+"""A folder imports only from rows above it, and is blind to the folders beside it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import lookact
+
+PACKAGE = Path(lookact.__file__).parent
+ROWS = (
+    ("types", "protocols", "errors", "seeding", "batch"),
+    ("ops", "text"),
+    ("envs", "models", "judges", "data"),
+    ("rewards", "rollout"),
+    ("train",),
+    ("recipes", "plots", "viewer", "bench"),
+    ("cli", "__main__"),
+)
+ROW = {name: row for row, names in enumerate(ROWS) for name in names}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def imported_modules(source: str) -> list[str]:
+    """Every module a source imports, at the top or inside a function, as written out in full."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            found += [f"{base}.{alias.name}" if base in ("lookact", ".", "..") else base for alias in node.names]
+    return found
+
+
+def violations(source: str, folder: str) -> list[str]:
+    """The imports that a module of `folder` may not make."""
+    wrong = []
+    for module in imported_modules(source):
+        if module.startswith("."):
+            wrong.append(f"{folder} imports {module}: write it absolute")
+        parts = module.split(".")
+        if parts[0] != "lookact" or len(parts) == 1 or parts[1] == "__version__":
+            continue
+        target = parts[1]
+        if target not in ROW:
+            wrong.append(f"{folder} imports {module}: it stands in no row")
+        # the files of the first row are one page in five parts, and the command line is one folder
+        elif ROW[target] >= ROW[folder] and target != folder and not ROW[target] == ROW[folder] in (0, len(ROWS) - 1):
+            wrong.append(f"{folder} (row {ROW[folder]}) imports {module} (row {ROW[target]})")
+    return wrong
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_only_from_rows_above(path):
+    folder = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert folder in ROW, f"{folder} stands in no row: add it to the table here and in docs/architecture.md"
+    assert violations(path.read_text(encoding="utf-8"), folder) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("ops", "from lookact.train.config import check"),
+        ("ops", "import lookact.text.chat"),
+        ("ops", "from lookact import text"),
+        ("types", "import lookact.ops.masked as masked"),
+        ("envs", "def f():\n    from lookact.models.tiny import make"),
+        ("data", "if TYPE_CHECKING:\n    from lookact.envs.scenes.scene import Scene"),
+        ("rollout", "from lookact.rewards import shaping"),
+        ("train", "from lookact.cli import main"),
+        ("recipes", "from lookact.plots.learning_curve import draw"),
+        ("train", "from . import config"),
+        ("train", "from lookact.helpers import anything"),
+    ],
+)
+def test_the_checker_sees_upward_and_sideways_imports(folder, source):
+    assert len(violations(source, folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("ops", "from lookact.types import Episode\nimport torch"),
+        ("protocols", "from lookact.types import Episode"),
+        ("train", "import lookact\nfrom lookact.train.config import check\nfrom lookact.data.store import load"),
+        ("cli", "from lookact import __version__\nfrom lookact.recipes import nav_rloo"),
+    ],
+)
+def test_the_checker_lets_downward_imports_pass(folder, source):
+    assert violations(source, folder) == []
