@@ -13,6 +13,7 @@ from typing import Any
 Span = tuple[int, int]
 """First character, and the one after the last."""
 
+_OPENING = re.compile(r'\{(?=[ \t\r\n]*["}])')
 _STRUCTURE = re.compile(r'\\.|[{}"\n]', re.DOTALL)
 
 
@@ -37,15 +38,16 @@ def last_object(text: str) -> FoundObject | None:
 
     A brace that opens no valid object is stepped over, so stray braces and quotes in the reasoning do no harm.
     """
-    found, start = None, text.find("{")
-    while start >= 0:
+    found, opening = None, _OPENING.search(text)
+    while opening:
+        start = opening.start()
         try:
             value, stop = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             stop = start + 1
         else:
             found = FoundObject((start, stop), value)
-        start = text.find("{", stop)
+        opening = _OPENING.search(text, stop)
     return found
 
 
