@@ -88,6 +88,8 @@ class Batch:
     """(b,) rows of one group share a baseline."""
     terminated: Tensor
     """(b,) bool"""
+    advantages: Tensor
+    """(b, u) credit of each unit; zeros until it is given."""
 
 
 def to_device(record: T, device: torch.device | str) -> T:

@@ -37,6 +37,7 @@ def collate(segments: Sequence[Segment], encode_images: Encoder, *, pad_id: int 
         returns=torch.tensor([segment.episode_return for segment in segments]),
         groups=torch.tensor([segment.group for segment in segments]),
         terminated=torch.tensor([segment.terminated for segment in segments]),
+        advantages=_pad([segment.advantages for segment in segments], 0.0),
     )
 
 

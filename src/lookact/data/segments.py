@@ -32,6 +32,8 @@ class Segment:
     episode_return: float
     group: int
     terminated: bool
+    advantages: NDArray[np.float32]
+    """(u,) zeros until credit is given."""
 
 
 def cut(episode: Episode, *, units: str = "action") -> list[Segment]:
@@ -78,6 +80,7 @@ def _segment(run: Sequence[Turn], episode: Episode, units: str, *, last: bool) -
         episode_return=episode.total_reward,
         group=episode.group,
         terminated=last and episode.terminated,
+        advantages=np.zeros(sum(map(len, turns)), dtype=np.float32),
     )
 
 

@@ -61,9 +61,14 @@ class Scene:
 def camera_pose(x: float, y: float, yaw: float, *, height: float, pitch: float = 0.0) -> Array:
     """Camera-to-world (4, 4) at (x, y, height). Yaw 0 looks along +X and grows counter-clockwise (left);
     pitch is positive looking up. Radians."""
-    forward = np.array([np.cos(yaw) * np.cos(pitch), np.sin(yaw) * np.cos(pitch), np.sin(pitch)])
-    right = np.array([np.sin(yaw), -np.cos(yaw), 0.0])
-    pose = np.eye(4)
-    pose[:3, 0], pose[:3, 1], pose[:3, 2] = right, np.cross(forward, right), forward
-    pose[:3, 3] = x, y, height
-    return pose
+    c, s = np.cos(yaw), np.sin(yaw)
+    level, rise = np.cos(pitch), np.sin(pitch)
+    # columns: right, down, forward, place
+    return np.array(
+        [
+            [s, rise * c, level * c, x],
+            [-c, rise * s, level * s, y],
+            [0.0, -level, rise, height],
+            [0.0, 0.0, 0.0, 1.0],
+        ]
+    )
