@@ -12,6 +12,7 @@ from transformers.masking_utils import create_causal_mask
 
 from lookact.batch import Scores, TokenInputs
 from lookact.models import images as image_codec
+from lookact.models.decoder import call_layer, call_layer_at, pick
 from lookact.models.rope import rope_positions
 from lookact.models.value_head import ValueHead
 from lookact.models.vision import vision_features
@@ -85,8 +86,9 @@ class ChatVLM(nn.Module):
         pixels: Tensor | None = None,
         grids: Tensor | None = None,
         cache: Any = None,
+        keep: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (b, n, d) after the final norm, without the output layer.
+        """Hidden states (b, n, d) after the final norm, without the output layer; at `keep` (b, k) alone if given.
 
         `attend` is (b, past + n) with True on tokens, a ready 4-D mask, or None for plain causal attention.
         With a `cache` the keys and values of these tokens are appended to it.
@@ -97,11 +99,19 @@ class ChatVLM(nn.Module):
             config=text.config, inputs_embeds=hidden, attention_mask=attend, past_key_values=cache, position_ids=None
         )
         rotary = text.rotary_emb(hidden, position_ids)
-        for index, layer in enumerate(text.layers):
+        *layers, last = text.layers
+        # features that join after the last layer need it whole
+        if keep is None or len(levels) > len(layers):
+            layers = text.layers
+        for index, layer in enumerate(layers):
             hidden = self._run(call_layer, layer, hidden, mask, rotary, cache)
             if index < len(levels):
                 extra = levels[index].to(hidden.device, hidden.dtype)
                 hidden = hidden.flatten(0, 1).index_add(0, spots.to(hidden.device), extra).view_as(hidden)
+        if keep is not None and len(layers) == len(text.layers):
+            hidden = pick(hidden, keep)
+        elif keep is not None:
+            hidden = self._run(call_layer_at, last, hidden, mask, rotary, cache, keep)
         normed: Tensor = text.norm(hidden)
         return normed
 
@@ -115,15 +125,15 @@ class ChatVLM(nn.Module):
         positions = self.rope_positions(inputs.ids, grids, inputs.attend)
         # right-padded rows need no mask: what is padded comes after all that counts
         attend = None if right_padded(inputs.attend) else inputs.attend
-        hidden = self.backbone(inputs.ids, attend, positions, pixels, grids)
+        # the state that predicts a unit stands one place before it
+        before = (inputs.positions - 1).clamp(min=0)
+        hidden = self.backbone(inputs.ids, attend, positions, pixels, grids, keep=before)
         counts = inputs.positions > 0
-        rows, _ = counts.nonzero(as_tuple=True)
-        places = inputs.positions[counts]
-        states = hidden[rows, places - 1]
+        states = hidden[counts]
         logprobs, entropy = score_tokens(
             states,
             self.output_weight,
-            inputs.ids[rows, places],
+            inputs.ids.gather(1, inputs.positions)[counts],
             temperature=temperature,
             banned=self.banned,
             top_k=top_k,
@@ -161,12 +171,6 @@ class ChatVLM(nn.Module):
             banned[token_id] = token.special
         banned[self.end_id] = False
         return banned
-
-
-def call_layer(layer: Any, hidden: Tensor, mask: Tensor | None, rotary: tuple[Tensor, Tensor], cache: Any) -> Tensor:
-    """One decoder layer over hidden states (b, n, d)."""
-    updated: Tensor = layer(hidden, attention_mask=mask, position_embeddings=rotary, past_key_values=cache)
-    return updated
 
 
 def right_padded(attend: Tensor) -> bool:
