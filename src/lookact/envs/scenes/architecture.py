@@ -27,7 +27,9 @@ def build_structure(plan: Plan, standing: Sequence[Standing], rng: np.random.Gen
     skirting = (238.0, 236.0, 230.0) if rng.random() < 0.7 else (92.0, 68.0, 52.0)
     paint = colorsys.hsv_to_rgb(hue, saturation, 0.9)
     color: Color = (255 * paint[0], 255 * paint[1], 255 * paint[2])
-    placed = [Placed(_floor(plan, rng)), Placed(_ceiling(plan)), Placed(_walls(plan, color))]
+    floor = _floor(plan, rng)
+    placed = [Placed(floor), Placed(_ceiling(plan)), Placed(_walls(plan, color))]
+    placed += [_shadow(item, floor[:, 7:].mean(axis=0)) for item in standing]
     for number, wall in enumerate(plan.walls):
         parts = [box(0, 0, 0, wall.length, 0.018, 0.09, skirting)]
         taken = [_span(plan, item) for item in standing if item.wall == number]
@@ -51,12 +53,20 @@ def _floor(plan: Plan, rng: np.random.Generator) -> Array:
     """Planks or tiles that differ a little, so that motion over the floor can be seen."""
     hue, saturation, value = FLOORS[rng.integers(len(FLOORS))]
     tiles = saturation < 0.3
-    steps = (0.5, 0.5) if tiles else (1.1, 0.22)[:: 1 if rng.random() < 0.5 else -1]
+    steps = (0.5, 0.5) if tiles else ((1.1, 0.22), (0.22, 1.1))[int(rng.integers(2))]
     parts, index = _grid(plan, steps, 0.0, FLOOR)
     shade = 1.0 + (0.05 * (index.sum(axis=1) % 2 * 2 - 1) if tiles else rng.uniform(-0.1, 0.1, size=len(parts)))
     color = np.array(colorsys.hsv_to_rgb(hue, saturation, value)) * 255
     parts[:, 7:] = np.clip(color * shade[:, None], 0, 255)
     return parts
+
+
+def _shadow(item: Standing, color: Array) -> Placed:
+    """The floor under an object in two darker shades, which makes it stand rather than float."""
+    x, y = item.piece.size[0] / 2, item.piece.size[1] / 2
+    rims = ((0.09, 0.002, 0.84), (0.03, 0.004, 0.66))
+    parts = [(FLOOR, -x - rim, -y - rim, z, x + rim, y + rim, z, *(color * shade)) for rim, z, shade in rims]
+    return Placed(np.array(parts), item.x, item.y, item.yaw)
 
 
 def _ceiling(plan: Plan) -> Array:

@@ -17,7 +17,7 @@ from lookact.envs.scenes.plan import draw_plan
 from lookact.envs.scenes.scene import CLASSES, Box, Scene
 from lookact.envs.scenes.space import FreeSpace, free_space
 from lookact.envs.scenes.walk import record_walk
-from lookact.errors import EnvError
+from lookact.errors import ConfigError, EnvError
 from lookact.seeding import numpy_rng
 
 ATTEMPTS = 64
@@ -38,8 +38,16 @@ class RoomStyle:
     distinct: bool = True
     """No class twice, as long as there are enough classes."""
 
+    def __post_init__(self) -> None:
+        for name, known in ((self.classes, CLASSES), (self.shapes, ("rectangle", "L"))):
+            if not name or set(name) - set(known):
+                raise ConfigError(f"{name} can't furnish a room: choose from {', '.join(known)}")
 
-def generate_room(seed: int, style: RoomStyle = RoomStyle()) -> Scene:
+
+DEFAULT_STYLE = RoomStyle()
+
+
+def generate_room(seed: int, style: RoomStyle = DEFAULT_STYLE) -> Scene:
     """A furnished room whose free space is connected and reaches every object."""
     for attempt in range(ATTEMPTS):
         scene = _attempt_room(seed, style, attempt)

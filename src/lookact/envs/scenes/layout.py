@@ -112,7 +112,7 @@ def _at_table(
     """A seat at one side of a table, facing it."""
     _, depth, _ = piece.size
     for _ in range(8):
-        table = tables[rng.integers(len(tables))]
+        table = tables[int(rng.integers(len(tables)))]
         side = int(rng.integers(4))
         reach, slack = table.piece.size[1 - side % 2] / 2, table.piece.size[side % 2] / 2 - 0.25
         heading = table.yaw + side * np.pi / 2
@@ -154,7 +154,8 @@ def _half_extent(piece: Piece, yaw: float | Array) -> Array:
 
 def _inside(bounds: Array, rectangles: Array) -> NDArray[np.bool_]:
     """Which rectangles (n, 4) lie within the bounds (4,)."""
-    inside: NDArray[np.bool_] = (rectangles[:, :2] >= bounds[:2]).all(1) & (rectangles[:, 2:] <= bounds[2:]).all(1)
+    low, high = rectangles[:, :2] >= bounds[:2], rectangles[:, 2:] <= bounds[2:]
+    inside: NDArray[np.bool_] = np.all(low & high, axis=1)
     return inside
 
 
@@ -162,5 +163,5 @@ def _touch(rectangles: Array, others: Array) -> NDArray[np.bool_]:
     """Which rectangles (n, 4) overlap any of the others (k, 4)."""
     low = np.maximum(rectangles[:, None, :2], others[None, :, :2])
     high = np.minimum(rectangles[:, None, 2:], others[None, :, 2:])
-    touch: NDArray[np.bool_] = (high > low).all(axis=2).any(axis=1)
+    touch: NDArray[np.bool_] = np.any(np.all(high > low, axis=2), axis=1)
     return touch

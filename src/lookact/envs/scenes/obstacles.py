@@ -19,7 +19,7 @@ def inside_floor(floor: Array, points: Array) -> Mask:
     """Which points (..., 2) lie inside the polygon (k, 2)."""
     x, y = points[..., 0], points[..., 1]
     inside = np.zeros(points.shape[:-1], dtype=bool)
-    for (x0, y0), (x1, y1) in zip(floor, np.roll(floor, -1, axis=0)):
+    for (x0, y0), (x1, y1) in _edges(floor):
         if y0 != y1:
             inside ^= ((y0 > y) != (y1 > y)) & (x < x0 + (y - y0) * (x1 - x0) / (y1 - y0))
     return inside
@@ -27,15 +27,20 @@ def inside_floor(floor: Array, points: Array) -> Mask:
 
 def floor_clearance(floor: Array, points: Array) -> Array:
     """Metres (...) from points (..., 2) to the nearest edge of the floor plan, negative outside it."""
-    nearest = np.full(points.shape[:-1], np.inf)
-    for start, end in zip(floor, np.roll(floor, -1, axis=0)):
-        edge = end - start
-        offset = points - start
-        along = np.clip(offset @ edge / max(float(edge @ edge), 1e-12), 0.0, 1.0)
-        gap = offset - along[..., None] * edge
-        np.minimum(nearest, (gap * gap).sum(axis=-1), out=nearest)
+    x, y = np.ascontiguousarray(points[..., 0]), np.ascontiguousarray(points[..., 1])
+    nearest = np.full(x.shape, np.inf)
+    for (x0, y0), (x1, y1) in _edges(floor):
+        along = ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / max((x1 - x0) ** 2 + (y1 - y0) ** 2, 1e-12)
+        np.clip(along, 0.0, 1.0, out=along)
+        np.minimum(nearest, (x - x0 - along * (x1 - x0)) ** 2 + (y - y0 - along * (y1 - y0)) ** 2, out=nearest)
     distance: Array = np.sqrt(nearest)
     return np.where(inside_floor(floor, points), distance, -distance)
+
+
+def _edges(floor: Array) -> list[tuple[list[float], list[float]]]:
+    """The polygon's sides as pairs of corners."""
+    corners: list[list[float]] = floor.tolist()
+    return list(zip(corners, corners[1:] + corners[:1]))
 
 
 def box_distance(boxes: tuple[Box, ...], points: Array, *, height: float) -> Array:
@@ -64,8 +69,11 @@ def footprint(box: Box) -> tuple[Array, Array]:
 def footprint_distance(box: Box, points: Array) -> Array:
     """Metres (...) from points (..., 2) to the rectangle a box covers on the floor; 0 inside it."""
     axes, size = footprint(box)
-    outside = np.maximum(np.abs((points - box.centroid[:2]) @ axes.T) - size / 2, 0.0)
-    return np.hypot(outside[..., 0], outside[..., 1])
+    x, y = points[..., 0] - box.centroid[0], points[..., 1] - box.centroid[1]
+    first = np.maximum(np.abs(x * axes[0, 0] + y * axes[0, 1]) - size[0] / 2, 0.0)
+    second = np.maximum(np.abs(x * axes[1, 0] + y * axes[1, 1]) - size[1] / 2, 0.0)
+    distance: Array = np.sqrt(first * first + second * second)
+    return distance
 
 
 def structure_points(scene: Scene, *, height: float, spacing: float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ class Plan:
         """(4,) x0 y0 x1 y1."""
         return np.concatenate([self.floor.min(axis=0), self.floor.max(axis=0)])
 
-    @property
+    @functools.cached_property
     def walls(self) -> tuple[Wall, ...]:
         """One for each edge of the floor, in order."""
         edges = np.roll(self.floor, -1, axis=0) - self.floor

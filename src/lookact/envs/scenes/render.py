@@ -66,7 +66,7 @@ class Renderer:
         corners = np.asarray(scene.vertices, dtype=np.float32)[scene.faces]
         self._mesh = TriangleMesh(self._tree, corners)
         normals = face_normals(corners)
-        shade = 0.86 + 0.14 * (normals @ SKY)
+        shade = 0.9 + 0.1 * (normals @ SKY)
         colors = scene.colors[scene.faces].mean(axis=1, dtype=np.float32) * shade[:, None]
         # one row more at the end: embree's id for "nothing hit" is -1
         self._normals = np.vstack([normals, np.zeros(3)]).astype(np.float32)
@@ -80,14 +80,22 @@ class Renderer:
 
     def render(self, poses: Array, camera: Camera) -> Frames:
         """Frames from camera-to-world poses (n, 4, 4)."""
-        poses = np.asarray(poses, dtype=np.float32).reshape(-1, 4, 4)
-        shape = (len(poses), camera.height, camera.width)
+        views: Floats = np.asarray(poses, dtype=np.float32).reshape(-1, 4, 4)
+        shape = (len(views), camera.height, camera.width)
         frames = Frames(np.empty((*shape, 3), np.uint8), np.empty(shape, np.float32), np.empty(shape, np.int32))
         step = max(1, BATCH_RAYS // (camera.height * camera.width))
-        for start in range(0, len(poses), step):
+        for start in range(0, len(views), step):
             part = slice(start, start + step)
-            self._render_batch(poses[part], camera, frames.rgb[part], frames.depth[part], frames.instance[part])
+            self._render_batch(views[part], camera, frames.rgb[part], frames.depth[part], frames.instance[part])
         return frames
+
+    def look_down(self, points: Array, top: float) -> NDArray[np.uint8]:
+        """Colours (n, 3) of what lies under the points (n, 2), seen straight down from the height `top`."""
+        origins = np.column_stack([points, np.full(len(points), top)]).astype(np.float32)
+        faces, _ = self.cast(origins, np.array([[0.0, 0.0, -1.0]], dtype=np.float32))
+        light = 0.75 + 0.25 * np.abs(self._normals[faces, 2:])
+        colors: NDArray[np.uint8] = (self._colors[faces] * light).astype(np.uint8)
+        return colors
 
     def _render_batch(
         self, poses: Floats, camera: Camera, rgb: NDArray[np.uint8], depth: Floats, instance: NDArray[np.int32]
@@ -107,7 +115,7 @@ class Renderer:
 
 def headlight(facing: Floats, distance: Floats) -> Floats:
     """Brightness in (0, 1] of surfaces lit from the camera, `facing` it by a cosine and `distance` metres away."""
-    light: Floats = (0.56 + 0.44 * facing) / (1.0 + 0.012 * distance * distance)
+    light: Floats = (0.74 + 0.26 * facing) / (1.0 + 0.004 * distance * distance)
     return light
 
 

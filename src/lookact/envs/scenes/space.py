@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from lookact.envs.scenes.obstacles import box_distance, floor_clearance, structure_points
@@ -17,17 +18,19 @@ from lookact.envs.scenes.scene import Array, Scene
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 
-# half of the 16 neighbours as (row, col), each with the cells that must be free for a straight move there
-MOVES: tuple[tuple[tuple[int, int], tuple[tuple[int, int], ...]], ...] = (
-    ((0, 1), ()),
-    ((1, 0), ()),
-    ((1, 1), ((0, 1), (1, 0))),
-    ((1, -1), ((0, -1), (1, 0))),
-    ((1, 2), ((0, 1), (1, 1))),
-    ((2, 1), ((1, 0), (1, 1))),
-    ((1, -2), ((0, -1), (1, -1))),
-    ((2, -1), ((1, 0), (1, -1))),
+# the 16 neighbours as (row, col), each with the cells that must be free for a straight move there
+_QUARTER: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((0, 1),),
+    ((1, 1), (0, 1), (1, 0)),
+    ((1, 2), (0, 1), (1, 1)),
+    ((2, 1), (1, 0), (1, 1)),
 )
+MOVES = tuple(
+    tuple((row * a + col * b, col * a - row * b) for row, col in cells)
+    for a, b in ((1, 0), (0, 1), (-1, 0), (0, -1))
+    for cells in _QUARTER
+)
+REACH = 2
 BACK_OFF = 1e-4
 
 
@@ -62,20 +65,24 @@ class FreeSpace:
     def graph(self) -> csr_array:
         """Lengths of the straight moves between cells, up to 16 each; cells are numbered row by row."""
         rows, cols = self.free.shape
-        padded = np.pad(self.free, 2)
-        numbers = np.arange(padded.size).reshape(padded.shape)
-        inner = np.s_[2:-2, 2:-2]
-        starts, ends, lengths = [], [], []
-        for (down, right), between in MOVES:
-            open_cells = self.free & np.roll(padded, (-down, -right), (0, 1))[inner]
-            for row, col in between:
-                open_cells &= np.roll(padded, (-row, -col), (0, 1))[inner]
-            row_index, col_index = np.nonzero(open_cells)
-            starts.append(row_index * cols + col_index)
-            ends.append((row_index + down) * cols + col_index + right)
-            lengths.append(np.full(len(row_index), self.cell * np.hypot(down, right)))
-        edges = (np.concatenate(lengths), (np.concatenate(starts), np.concatenate(ends)))
-        return coo_array(edges, shape=(rows * cols, rows * cols)).tocsr()
+        padded = np.pad(self.free, REACH)
+        shifted = {
+            (row, col): padded[REACH + row : REACH + row + rows, REACH + col : REACH + col + cols]
+            for row in range(-REACH, REACH + 1)
+            for col in range(-REACH, REACH + 1)
+        }
+        valid = np.empty((rows, cols, len(MOVES)), dtype=bool)
+        for number, cells in enumerate(MOVES):
+            open_cells = self.free & shifted[cells[0]]
+            for between in cells[1:]:
+                open_cells &= shifted[between]
+            valid[..., number] = open_cells
+        flat = valid.reshape(-1, len(MOVES))
+        node, move = np.nonzero(flat)
+        jumps = np.array([row * cols + col for (row, col), *_ in MOVES])
+        lengths = np.array([self.cell * np.hypot(row, col) for (row, col), *_ in MOVES])
+        starts = np.concatenate([[0], np.cumsum(flat.sum(axis=1))])
+        return csr_array((lengths[move], node + jumps[move], starts), shape=(len(flat), len(flat)))
 
 
 def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: float = 0.1) -> FreeSpace:
@@ -121,47 +128,41 @@ def distance_field(space: FreeSpace, goals: Array | Mask) -> Floats:
 
     Goals are points (k, 2) or a mask (rows, cols); those off the free cells do not count.
     """
-    mask = np.zeros(space.free.shape, dtype=bool)
-    goals = np.asarray(goals)
-    if goals.dtype == np.bool_:
-        mask = goals & space.free
-    else:
-        for xy in goals.reshape(-1, 2):
-            if space.contains(xy):
-                mask[space.index(xy)] = True
-    sources = np.flatnonzero(mask)
+    sources = np.flatnonzero(_goal_cells(space, np.asarray(goals)))
     if not len(sources):
         return np.full(space.free.shape, np.inf, dtype=np.float32)
-    field = dijkstra(space.graph, directed=False, indices=sources, min_only=True)
+    field = dijkstra(space.graph, indices=sources, min_only=True)
     return field.reshape(space.free.shape).astype(np.float32)
+
+
+def _goal_cells(space: FreeSpace, goals: NDArray[Any]) -> Mask:
+    """The free cells (rows, cols) among goals given as a mask or as points."""
+    mask = np.zeros(space.free.shape, dtype=bool)
+    if goals.dtype == np.bool_:
+        mask |= goals & space.free
+        return mask
+    for xy in goals.reshape(-1, 2):
+        if space.contains(xy):
+            mask[space.index(xy)] = True
+    return mask
 
 
 def shortest_path(space: FreeSpace, field: Floats, start_xy: Array) -> Array:
     """Points (k, 2) from the start down the field to a goal, through cell centres; (0, 2) if there is no way."""
     if not space.contains(start_xy) or not np.isfinite(field[space.index(start_xy)]):
         return np.zeros((0, 2))
+    flat, graph, cols = field.ravel(), space.graph, field.shape[1]
     row, col = space.index(start_xy)
+    node = row * cols + col
     points = [np.asarray(start_xy, dtype=np.float64), space.centre(row, col)]
-    while field[row, col] > 0:
-        row, col = _step_down(space, field, row, col)
-        points.append(space.centre(row, col))
+    while flat[node] > 0:
+        row_of_graph = slice(graph.indptr[node], graph.indptr[node + 1])
+        neighbours = graph.indices[row_of_graph]
+        # only downhill, so that rounding can't turn the walk in circles
+        costs = np.where(flat[neighbours] < flat[node], flat[neighbours] + graph.data[row_of_graph], np.inf)
+        node = int(neighbours[costs.argmin()])
+        points.append(space.centre(node // cols, node % cols))
     return np.stack(points)
-
-
-def _step_down(space: FreeSpace, field: Floats, row: int, col: int) -> tuple[int, int]:
-    """The neighbour through which the goal is nearest."""
-    rows, cols = space.free.shape
-    best, cell = np.inf, (row, col)
-    for (down, right), between in MOVES:
-        for sign in (1, -1):
-            target = (row + sign * down, col + sign * right)
-            if not (0 <= target[0] < rows and 0 <= target[1] < cols) or field[target] >= field[row, col]:
-                continue
-            if all(space.free[row + sign * r, col + sign * c] for r, c in between):
-                cost = field[target] + space.cell * np.hypot(down, right)
-                if cost < best:
-                    best, cell = cost, target
-    return cell
 
 
 def advance(space: FreeSpace, start_xy: Array, end_xy: Array) -> tuple[Array, bool]:
@@ -170,7 +171,7 @@ def advance(space: FreeSpace, start_xy: Array, end_xy: Array) -> tuple[Array, bo
     From a cell that is not free there is no motion.
     """
     start, end = np.asarray(start_xy, dtype=np.float64), np.asarray(end_xy, dtype=np.float64)
-    cuts = np.concatenate([[0.0], _crossings(space, start, end), [1.0]])
+    cuts = np.concatenate([[0.0], _crossings(space, start, end), [1.0, 1.0]])
     middles = start + ((cuts[:-1] + cuts[1:]) / 2)[:, None] * (end - start)
     blocked = [not space.contains(xy) for xy in middles]
     if not any(blocked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import ndimage
 
 from lookact.envs.scenes.scene import Array, camera_pose
 from lookact.envs.scenes.space import FreeSpace, distance_field, shortest_path
@@ -17,11 +18,14 @@ CAMERA_PITCH = -0.22
 
 def record_walk(space: FreeSpace, rng: np.random.Generator) -> Array:
     """Camera poses (t, 4, 4) from a random free cell to the one farthest from it."""
-    rows, cols = np.nonzero(space.free)
+    room = ndimage.distance_transform_edt(np.pad(space.free, 1))[1:-1, 1:-1]
+    # a look round needs distance from walls: corners show nothing
+    roomy = room >= min(4.0, room.max())
+    rows, cols = np.nonzero(roomy)
     first = int(rng.integers(len(rows)))
     start = space.centre(int(rows[first]), int(cols[first]))
     field = distance_field(space, start[None])
-    row, col = np.unravel_index(np.where(np.isfinite(field), field, -1.0).argmax(), field.shape)
+    row, col = np.unravel_index(np.where(roomy & np.isfinite(field), field, -1.0).argmax(), field.shape)
     path = shortest_path(space, field, space.centre(int(row), int(col)))
     places, headings = _stroll(path)
     spin = np.linspace(0.0, 2 * np.pi, LOOKS, endpoint=False)
@@ -29,8 +33,20 @@ def record_walk(space: FreeSpace, rng: np.random.Generator) -> Array:
     swing = 0.7 * np.sin(np.linspace(0.0, 4 * np.pi, STROLL))
     xy = np.concatenate([np.repeat(path[:1], LOOKS, axis=0), places, np.repeat(path[-1:], LOOKS, axis=0)])
     yaws = np.concatenate([headings[0] + spin, headings + swing, headings[-1] + spin])
-    poses = [camera_pose(x, y, yaw, height=CAMERA_HEIGHT, pitch=CAMERA_PITCH) for (x, y), yaw in zip(xy, yaws)]
-    return np.stack(poses)
+    return _level_poses(xy, yaws)
+
+
+def _level_poses(xy: Array, yaws: Array) -> Array:
+    """Poses (t, 4, 4) at points (t, 2) with yaws (t,): one camera pose, turned about the vertical."""
+    poses = np.tile(camera_pose(0.0, 0.0, 0.0, height=CAMERA_HEIGHT, pitch=CAMERA_PITCH), (len(xy), 1, 1))
+    turns = np.zeros((len(xy), 3, 3))
+    turns[:, 0, 0] = turns[:, 1, 1] = np.cos(yaws)
+    turns[:, 1, 0] = np.sin(yaws)
+    turns[:, 0, 1] = -turns[:, 1, 0]
+    turns[:, 2, 2] = 1.0
+    poses[:, :3, :3] = turns @ poses[:, :3, :3]
+    poses[:, :2, 3] = xy
+    return poses
 
 
 def _stroll(path: Array) -> tuple[Array, Array]:
