@@ -1,0 +1,93 @@
+"""Many processes as one: every function here does nothing special when there is only one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+T = TypeVar("T")
+N = TypeVar("N", float, Tensor)
+
+
+def init_distributed() -> torch.device:
+    """Join the other processes if torchrun started us (nccl with CUDA, gloo without); the device to compute on."""
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not is_distributed():
+        dist.init_process_group("nccl" if cuda else "gloo")
+    return device
+
+
+def close_distributed() -> None:
+    """Part from the other processes."""
+    if is_distributed():
+        dist.destroy_process_group()
+
+
+def is_distributed() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank() -> int:
+    return dist.get_rank() if is_distributed() else 0
+
+
+def world_size() -> int:
+    return dist.get_world_size() if is_distributed() else 1
+
+
+def is_main() -> bool:
+    """Whether this process is the one that writes files."""
+    return rank() == 0
+
+
+def barrier() -> None:
+    """Wait for all processes."""
+    if is_distributed():
+        dist.barrier()
+
+
+def broadcast(value: T) -> T:
+    """The main process's `value`, in all of them. Anything that pickles; only our own processes are listened to."""
+    if not is_distributed():
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def all_reduce_sum(value: N) -> N:
+    """The sum over processes of a number, or of a tensor (as a new one)."""
+    if not is_distributed():
+        return value
+    if isinstance(value, Tensor):
+        total = value.detach().clone()
+        dist.all_reduce(total)
+        return total
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    number = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.all_reduce(number)
+    return number.item()
+
+
+def all_reduce_mean(value: N) -> N:
+    """The mean over processes of a number or a tensor."""
+    return all_reduce_sum(value) / world_size()
+
+
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
+    """Add up each gradient over processes, in place: right for losses divided by the count over all of them."""
+    if not is_distributed():
+        return
+    for parameter in parameters:
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
