@@ -1,0 +1,162 @@
+"""Baselines over groups of episodes, and credit over turns and tokens.
+
+Turns first, then tokens (after VAGEN, arXiv:2510.16907). Let turn k of a row have the counted units 1…n with
+values V_1…V_n and rewards r_1…r_n, where a masked unit's reward has moved to the counted unit before it. The
+turn's reward is R_k = r_1 + … + r_n and its value is that of its first counted unit, W_k = V_1.
+
+    turns:    A_k = R_k + γ_turn·W_{k+1} − W_k + γ_turn·λ_turn·A_{k+1}
+    tokens:   a_i = r_i + γ_token·V_{i+1} − V_i + γ_token·λ_token·a_{i+1}       for i < n
+              a_n = r_n + γ_turn·(W_{k+1} + λ_turn·A_{k+1}) − V_n
+
+At a turn's last unit the token recursion goes on into the turn recursion, and only there does a turn's discount
+apply. In other words a_n = A_k + W_k − V_n − (r_1 + … + r_{n−1}): the turn's advantage, measured from the last
+unit's own value, less what the units before it were already paid. A turn of one unit has a_1 = A_k; with
+γ_token = λ_token = 1 the first unit of every turn has a_1 = A_k; with all four at 1, a_i is return minus value.
+Giving a_n = A_k outright would count V_n − V_1 twice. After the last turn comes `last_values`, or 0 if terminated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lookact.ops.returns import credit_rewards, discounted_returns, gae
+
+
+@torch.no_grad()
+def leave_one_out(returns: Tensor, groups: Tensor) -> Tensor:
+    """Each return (b,) minus the mean of the other returns of its group (arXiv:2402.14740, eq. 7).
+
+    groups: (b,) ids, in any order. A group of one has no baseline and raises.
+    """
+    names, index, sizes = _members(groups)
+    if (sizes < 2).any():
+        alone = names[sizes < 2].tolist()
+        raise ValueError(f"group {', '.join(map(str, alone))} has one episode and so no baseline: collect at least two")
+    wide = returns.double()
+    others = _group_sum(wide, index, len(names))[index] - wide
+    return (wide - others / (sizes[index] - 1)).to(returns.dtype)
+
+
+@torch.no_grad()
+def group_normalise(returns: Tensor, groups: Tensor, *, eps: float = 1e-6) -> Tensor:
+    """Returns (b,) centred and divided by their group's population deviation (GRPO, arXiv:2402.03300, §4.1.2).
+
+    A group of one, or of equal returns, gives 0.
+    """
+    names, index, sizes = _members(groups)
+    wide = returns.double()
+    centred = wide - (_group_sum(wide, index, len(names)) / sizes)[index]
+    deviation = (_group_sum(centred.square(), index, len(names)) / sizes).sqrt()[index]
+    flat = zero_variance_groups(returns, groups)
+    return (centred / (deviation + eps)).masked_fill(flat, 0.0).to(returns.dtype)
+
+
+@torch.no_grad()
+def zero_variance_groups(returns: Tensor, groups: Tensor) -> Tensor:
+    """(b,) True on the rows whose group has one return only, or equal ones: they carry no gradient."""
+    names, index, _ = _members(groups)
+    empty = returns.new_zeros(len(names))
+    low = empty.scatter_reduce(0, index, returns, "amin", include_self=False)
+    high = empty.scatter_reduce(0, index, returns, "amax", include_self=False)
+    return (low == high)[index]
+
+
+def _members(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct groups (g,), each row's place among them (b,), and how many rows each has (g,)."""
+    names, index, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    return names, index, sizes
+
+
+def _group_sum(x: Tensor, index: Tensor, size: int) -> Tensor:
+    return x.new_zeros(size).index_add(0, index, x)
+
+
+@torch.no_grad()
+def monte_carlo(rewards: Tensor, values: Tensor, mask: Tensor, *, gamma: float) -> Tensor:
+    """Discounted return minus value (b, u), 0 outside the mask."""
+    return (discounted_returns(rewards, mask, gamma=gamma) - values).masked_fill(~mask, 0.0)
+
+
+@torch.no_grad()
+def turn_gae(
+    rewards: Tensor,
+    values: Tensor,
+    turns: Tensor,
+    mask: Tensor,
+    *,
+    gamma: float,
+    lam: float,
+    terminated: Tensor,
+    last_values: Tensor,
+) -> Tensor:
+    """The turn's advantage A_k on each of its counted units: (b, u), 0 outside the mask.
+
+    rewards, values, mask: (b, u); turns: (b, u) index of each unit's turn, -1 on padding; terminated (b,) bool;
+    last_values (b,), read by rows that did not terminate.
+    """
+    advantages, _ = _turn_level(rewards, values, turns, mask, gamma, lam, terminated, last_values)
+    return advantages.gather(1, turns.clamp(min=0)).masked_fill(~mask, 0.0)
+
+
+@torch.no_grad()
+def bilevel_gae(
+    rewards: Tensor,
+    values: Tensor,
+    turns: Tensor,
+    mask: Tensor,
+    *,
+    gamma_turn: float,
+    lam_turn: float,
+    gamma_token: float,
+    lam_token: float,
+    terminated: Tensor,
+    last_values: Tensor,
+) -> Tensor:
+    """Advantages (b, u) by GAE over turns, then over the tokens inside each turn, as the module's head derives.
+
+    rewards, values, mask: (b, u); turns: (b, u) index of each unit's turn, -1 on padding; terminated (b,) bool;
+    last_values (b,), read by rows that did not terminate.
+    """
+    _, beyond = _turn_level(rewards, values, turns, mask, gamma_turn, lam_turn, terminated, last_values)
+    closing = _openings(turns.flip(1), mask.flip(1)).flip(1)
+    after = beyond.gather(1, turns.clamp(min=0)).masked_fill(~closing, 0.0)
+    paid = credit_rewards(rewards, mask) + after
+    return gae(paid, values, closing, mask, gamma=gamma_token, lam=lam_token, last_values=last_values)
+
+
+def _turn_level(
+    rewards: Tensor,
+    values: Tensor,
+    turns: Tensor,
+    mask: Tensor,
+    gamma: float,
+    lam: float,
+    terminated: Tensor,
+    last_values: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Each turn's advantage A_k (b, turns), and what comes after the turn, γ·(W_{k+1} + λ·A_{k+1}) (b, turns)."""
+    slot = turns.clamp(min=0)
+    blank = values.new_zeros(len(turns), _turn_slots(turns))
+    turn_rewards = blank.scatter_add(1, slot, credit_rewards(rewards, mask).to(values.dtype))
+    opening = _openings(turns, mask)
+    turn_values = blank.scatter_add(1, slot, values.masked_fill(~opening, 0.0))
+    counts = blank.scatter_add(1, slot, opening.to(values.dtype)) > 0
+    never = torch.zeros_like(counts)
+    bootstrap = last_values.masked_fill(terminated, 0.0)
+    advantages = gae(turn_rewards, turn_values, never, counts, gamma=gamma, lam=lam, last_values=bootstrap)
+    return advantages, advantages + turn_values - turn_rewards
+
+
+def _openings(turns: Tensor, mask: Tensor) -> Tensor:
+    """(b, u) True on the first counted unit of each turn; on flipped inputs, the last."""
+    length = turns.shape[1]
+    position = torch.arange(length, device=turns.device).expand_as(turns)
+    slot = turns.clamp(min=0)
+    first = turns.new_full((len(turns), _turn_slots(turns)), length)
+    first = first.scatter_reduce(1, slot, position.masked_fill(~mask, length), "amin")
+    return mask & (position == first.gather(1, slot))
+
+
+def _turn_slots(turns: Tensor) -> int:
+    return max(int(turns.max()) + 1, 1) if turns.numel() else 1

@@ -1,0 +1,47 @@
+"""Soft actor-critic (arXiv:1812.05905) on batches of transitions: losses to minimise.
+
+α, the temperature, is a constant in all of them but its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lookact.ops.masked import Metrics
+
+
+@torch.no_grad()
+def critic_target(
+    rewards: Tensor,
+    terminated: Tensor,
+    next_q: Tensor,
+    next_logprobs: Tensor,
+    *,
+    gamma: float,
+    alpha: float | Tensor,
+) -> Tensor:
+    """r + γ·(Q' − α·log π') (b,), or r alone where terminated (b,) bool; a truncated step bootstraps like any other.
+
+    next_q (b,): the smallest of the target critics at the next observation and an action the policy draws there.
+    """
+    return rewards + gamma * (next_q - alpha * next_logprobs).masked_fill(terminated, 0.0)
+
+
+def critic_loss(q: Tensor, target: Tensor) -> tuple[Tensor, Metrics]:
+    """Half the mean squared error of each critic q (critics, b) against target (b,), summed over critics."""
+    errors = q - target.detach()
+    metrics = {"q": q.detach().mean(), "td_error": errors.detach().abs().mean()}
+    return 0.5 * errors.square().mean(dim=-1).sum(), metrics
+
+
+def actor_loss(logprobs: Tensor, q: Tensor, *, alpha: float | Tensor) -> tuple[Tensor, Metrics]:
+    """Mean of α·log π − Q over actions (b,) the policy drew with a gradient; q (b,): the smallest of the critics."""
+    weight = alpha.detach() if isinstance(alpha, Tensor) else alpha
+    return (weight * logprobs - q).mean(), {"entropy": -logprobs.detach().mean()}
+
+
+def temperature_loss(log_alpha: Tensor, logprobs: Tensor, *, target_entropy: float) -> tuple[Tensor, Metrics]:
+    """−α·(log π + H_target), averaged: α falls while the policy's entropy is above its target and rises below it."""
+    alpha = log_alpha.exp()
+    return -(alpha * (logprobs + target_entropy).detach()).mean(), {"alpha": alpha.detach().mean()}
