@@ -61,11 +61,13 @@ def shown(value: Any) -> str:
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
-    """The known word that a mistyped one most likely means; the same last part counts most."""
+    """The known word that a mistyped one likely means: by its last part, else a near spelling, else its beginning."""
     known = list(words)
-    same_end = [name for name in known if name.rsplit(".", 1)[-1] == word.rsplit(".", 1)[-1]]
+    last = word.rsplit(".", 1)[-1]
+    same_end = [name for name in known if last and name.rsplit(".", 1)[-1] == last]
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return next(iter([*same_end, *near]), None)
+    begun = [name for name in known if len(word) > 1 and name.startswith(word)]
+    return next(iter([*same_end, *near, *begun]), None)
 
 
 def _convert_one(value: Any, kind: Any) -> Any:

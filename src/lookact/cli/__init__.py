@@ -1,0 +1,50 @@
+"""The `lookact` command: finds the command, runs it, and turns any failure into one line and an exit code.
+
+0 success · 1 a failed run · 2 bad usage or bad input · 130 interrupted. `--debug` shows the traceback instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from lookact.cli.commands import run
+from lookact.errors import ConfigError, DataError, LookActError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    try:
+        run([word for word in words if word != "--debug"])
+        sys.stdout.flush()
+    except SystemExit as stop:
+        # argparse leaves this way after --help and --version
+        return int(stop.code or 0)
+    except KeyboardInterrupt:
+        _complain("interrupted; train continues where it was with --auto-resume")
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has seen enough; the interpreter must not try to flush it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        _complain(_told(error))
+        return 2 if isinstance(error, ConfigError | DataError) else 1
+    return 0
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, LookActError):
+        return str(error)
+    return f"failed: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"lookact: {' '.join(text.split())}\n")

@@ -1,0 +1,43 @@
+"""Run episodes and keep them on disk: a manifest line and a tensor file each. Run again, it continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lookact.cli.output import say, show_log, show_result
+from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.errors import ConfigError
+
+TAKES_SETTINGS = True
+EXAMPLES = (
+    "lookact collect nav-rloo --episodes 100 --out episodes",
+    "lookact collect nav-rloo --episodes 100 --out episodes --checkpoint runs/nav-rloo/small-seed0/best",
+)
+
+
+def add_options(parser: Parser) -> None:
+    add_recipe_options(parser)
+    parser.add_argument(
+        "--episodes", metavar="N", type=at_least_one, help="how many episodes the folder holds in the end"
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="where the episodes go")
+    parser.add_argument("--checkpoint", metavar="PATH", type=Path, help="who acts (default: the recipe's fresh model)")
+    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+
+
+def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
+    if helped(parser, arguments):
+        return
+    recipe = load_recipe(arguments.recipe)
+    for option in ("episodes", "out"):
+        if getattr(arguments, option) is None:
+            raise ConfigError(f"--{option} is missing; see lookact collect --help")
+    checkpoint = existing(arguments.checkpoint, "checkpoint")
+    cfg = make_config(recipe, arguments, words, parser=parser, start=checkpoint)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    show_log()
+    result = recipe.collect(cfg, checkpoint=checkpoint, episodes=arguments.episodes, out=arguments.out)
+    show_result(result, as_json=arguments.json, title=f"{arguments.recipe} episodes")
+    if not arguments.json:
+        say(f"the episodes are in {arguments.out}")

@@ -1,0 +1,56 @@
+"""Measure a checkpoint on held-out worlds, or a random policy with --dummy. Pictures and episodes go to a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lookact.cli.output import say, show_log, show_result, write_json
+from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.errors import ConfigError
+
+TAKES_SETTINGS = True
+EXAMPLES = (
+    "lookact eval nav-rloo --checkpoint runs/nav-rloo/small-seed0/best --greedy",
+    "lookact eval nav-rloo --dummy --episodes 20 --json",
+    "lookact eval vqa-ppo --dummy --max-questions 2",
+)
+
+
+def add_options(parser: Parser) -> None:
+    add_recipe_options(parser)
+    parser.add_argument("--checkpoint", metavar="PATH", type=Path, help="the checkpoint folder to measure")
+    parser.add_argument("--dummy", action="store_true", help="measure a uniformly random policy instead")
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument(
+        "--episodes", metavar="N", type=at_least_one, default=200, help="how many episodes (default: 200)"
+    )
+    count.add_argument(
+        "--max-questions", metavar="N", type=at_least_one, help="the same, where an episode is a question"
+    )
+    parser.add_argument("--greedy", action="store_true", help="take the likeliest action instead of sampling")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="for pictures and episodes (default: runs/RECIPE/eval)")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="also write the result to this JSON file")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
+    if helped(parser, arguments):
+        return
+    recipe = load_recipe(arguments.recipe)
+    if arguments.dummy == (arguments.checkpoint is not None):
+        raise ConfigError("nothing to measure, or two things: give either --checkpoint PATH or --dummy")
+    checkpoint = existing(arguments.checkpoint, "checkpoint")
+    cfg = make_config(recipe, arguments, words, parser=parser, start=checkpoint)
+    folder = arguments.out or Path("runs") / arguments.recipe / "eval"
+    folder.mkdir(parents=True, exist_ok=True)
+    episodes = arguments.max_questions or arguments.episodes
+    show_log()
+    result = recipe.evaluate(
+        cfg, checkpoint=checkpoint, episodes=episodes, greedy=arguments.greedy, dummy=arguments.dummy, folder=folder
+    )
+    if arguments.output:
+        write_json(result, arguments.output)
+    show_result(result, as_json=arguments.json, title=f"{arguments.recipe} on {episodes} episodes")
+    if not arguments.json:
+        say(f"pictures and episodes are in {folder}")

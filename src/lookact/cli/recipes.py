@@ -1,0 +1,127 @@
+"""Finds a recipe by name and makes its config from a preset, a file and the words of the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from lookact.cli.output import show_settings
+from lookact.cli.parser import Arguments, Parser, option_names
+from lookact.errors import ConfigError, DataError, LookActError
+from lookact.train.config import check, load_config, override, settings
+from lookact.train.config_values import closest, shown
+
+RECIPES = {"nav-rloo": "lookact.recipes.nav_rloo", "vqa-ppo": "lookact.recipes.vqa_ppo"}
+PRESET = "small"
+"""What a recipe runs unless told otherwise: learns for real on two CPU cores."""
+
+
+class Recipe(Protocol):
+    """What a recipe's module holds."""
+
+    Config: type
+    """A frozen dataclass with `seed: int`."""
+    PRESETS: Mapping[str, Any]
+    """Name to Config; debug takes seconds, small learns on a small machine, full is the real thing."""
+
+    def main(self, cfg: Any, run: Any) -> dict[str, Any]:
+        """Train, and return what is worth a line at the end."""
+
+    def evaluate(
+        self, cfg: Any, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
+    ) -> dict[str, Any]:
+        """Measure a checkpoint, or a random policy where `dummy`; pictures and episodes go to `folder`."""
+
+    def collect(self, cfg: Any, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
+        """Run episodes and keep them in `out`; what is there already is kept and counts."""
+
+
+def add_recipe_options(parser: Parser) -> None:
+    """The options every command about a recipe has. Words it does not know are settings of the recipe."""
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help=", ".join(RECIPES))
+    parser.add_argument("--preset", metavar="NAME", help=f"debug, small or full (default: {PRESET})")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="a YAML or JSON file that lies over the preset")
+    parser.add_argument("--seed", metavar="N", help="seeds everything")
+    parser.add_argument("-h", "--help", action="store_true", help="this text; with RECIPE, also all its settings")
+    parser.add_argument_group(
+        "settings", "Any setting of the recipe by its dotted name: --learn.lr 1e-4, --flag, --no-flag"
+    )
+
+
+def helped(parser: Parser, arguments: Arguments) -> bool:
+    """Whether help was asked for, and given."""
+    if arguments.help:
+        parser.print_help()
+        if arguments.recipe:
+            preset = preset_of(load_recipe(arguments.recipe), arguments.recipe, arguments.preset)
+            show_settings(
+                settings(preset), title=f"settings of {arguments.recipe}, preset {arguments.preset or PRESET}"
+            )
+    return bool(arguments.help)
+
+
+def load_recipe(name: str | None) -> Recipe:
+    """A recipe's module by its name."""
+    if name not in RECIPES:
+        near = closest(name or "", RECIPES)
+        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(RECIPES)}"
+        raise ConfigError(f"unknown recipe {shown(name)[1:-1]}: {remedy}" if name else f"no recipe named: {remedy}")
+    try:
+        recipe: Any = importlib.import_module(RECIPES[name])
+    except ModuleNotFoundError as error:
+        if error.name == RECIPES[name]:
+            others = ", ".join(other for other in RECIPES if other != name)
+            raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
+        raise LookActError(
+            f"recipe {name} needs the package {error.name}: install it, or see lookact doctor"
+        ) from error
+    return recipe  # type: ignore[no-any-return]
+
+
+def make_config(
+    recipe: Recipe, arguments: Arguments, words: Sequence[str], *, parser: Parser, start: Path | None = None
+) -> Any:
+    """A checked config: the preset (or the config saved beside the checkpoint `start`), the file, then the words."""
+    saved = None if start is None or arguments.preset else saved_config(start)
+    base = preset_of(recipe, arguments.recipe, arguments.preset)
+    if saved is not None:
+        base = load_config(recipe.Config, saved, base)
+    if arguments.config is not None:
+        base = load_config(recipe.Config, arguments.config, base)
+    _refuse_mistyped_options(words, option_names(parser), [leaf.name for leaf in settings(recipe.Config)])
+    seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
+    return check(override(base, [*words, *seed]))
+
+
+def saved_config(checkpoint: Path) -> Path | None:
+    """The config of the run that a checkpoint, or run folder, belongs to."""
+    places = (checkpoint / "config.yaml", checkpoint.parent / "config.yaml")
+    return next((place for place in places if place.is_file()), None)
+
+
+def existing(path: Path | None, what: str) -> Path | None:
+    """The path, if there is something there."""
+    if path is not None and not path.exists():
+        raise DataError(f"{what} {path} does not exist: check the path")
+    return path
+
+
+def preset_of(recipe: Recipe, recipe_name: str, name: str | None) -> Any:
+    """A recipe's preset by its name."""
+    name = name or PRESET
+    if name not in recipe.PRESETS:
+        near = closest(name, recipe.PRESETS)
+        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(recipe.PRESETS)}"
+        raise ConfigError(f"unknown preset {shown(name)[1:-1]} of {recipe_name}: {remedy}")
+    return recipe.PRESETS[name]
+
+
+def _refuse_mistyped_options(words: Sequence[str], known: Sequence[str], names: Sequence[str]) -> None:
+    for word in words:
+        option = word.partition("=")[0]
+        near = difflib.get_close_matches(option, known, n=1, cutoff=0.85)
+        if near and option[2:].replace("-", "_") not in names and not option.startswith("--no-"):
+            raise ConfigError(f"unknown option {option}: did you mean {near[0]}?")

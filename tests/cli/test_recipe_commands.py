@@ -1,0 +1,118 @@
+import json
+import sys
+import types
+
+import PIL.Image
+import pytest
+import yaml
+
+from lookact.cli import bench, demo, main
+from lookact.cli.recipes import RECIPES as REAL_RECIPES
+
+
+def output(capsys, *words) -> str:
+    assert main(words) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_train_lays_words_over_file_over_preset(tmp_path, capsys):
+    (tmp_path / "my.yaml").write_text("group_size: 4\noptim: {lr: 1e-2}\n")
+    words = ("train", "toy", "--preset", "debug", "--config", "my.yaml", "--optim.lr", "0.5", "--seed", "3", "--json")
+    result = json.loads(output(capsys, *words))
+    assert (result["group_size"], result["lr"], result["seed"]) == (4, 0.5, 3)
+    assert result["folder"] == "runs/toy/debug-seed3"
+    saved = yaml.safe_load((tmp_path / "runs/toy/debug-seed3/config.yaml").read_text())
+    assert saved["optim"]["lr"] == 0.5
+    assert len((tmp_path / "runs/toy/debug-seed3/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_train_prints_a_table_and_where_the_run_is(capsys):
+    text = output(capsys, "train", "toy", "--name", "first", "--out", "elsewhere")
+    assert "group_size" in text
+    assert "the run is in elsewhere/toy/first" in text
+
+
+def test_a_second_run_of_the_same_name_is_refused_unless_it_goes_on(capsys):
+    output(capsys, "train", "toy", "--name", "n", "--optim.lr", "0.25")
+    assert main(["train", "toy", "--name", "n"]) == 2
+    capsys.readouterr()
+    result = json.loads(output(capsys, "train", "toy", "--name", "n", "--auto-resume", "--json"))
+    # the run's own config is kept
+    assert result["lr"] == 0.25
+
+
+def test_config_prints_yaml_that_train_takes_back(tmp_path, capsys):
+    text = output(capsys, "config", "toy", "--preset", "full", "--optim.schedule", "constant", "--no-whiten")
+    assert "group_size: 64  # episodes that share a baseline" in text
+    (tmp_path / "my.yaml").write_text(text)
+    again = json.loads(output(capsys, "config", "toy", "--config", "my.yaml", "--json"))
+    assert again == yaml.safe_load(text)
+    assert again["whiten"] is False
+
+
+def test_recipe_help_lists_every_setting_with_type_value_and_help(capsys):
+    text = output(capsys, "train", "toy", "--help", "--preset", "debug")
+    line = next(line for line in text.splitlines() if "--group_size" in line)
+    assert "2" in line
+    assert "a whole number" in line
+    assert "episodes that share a baseline" in line
+    assert "--optim.lr" in text
+    assert "one of constant, cosine" in text
+
+
+def test_eval_passes_everything_on(tmp_path, capsys):
+    result = json.loads(output(capsys, "eval", "toy", "--dummy", "--episodes", "7", "--greedy", "--json"))
+    assert result["asked"] == ["None", 7, True, True, 8]
+    assert (tmp_path / "runs/toy/eval/seen.json").exists()
+
+
+def test_max_questions_counts_episodes(capsys):
+    assert json.loads(output(capsys, "eval", "toy", "--dummy", "--max-questions", "2", "--json"))["asked"][1] == 2
+
+
+def test_eval_takes_the_config_of_the_checkpoints_run(tmp_path, capsys):
+    (tmp_path / "run/checkpoint-3").mkdir(parents=True)
+    (tmp_path / "run/config.yaml").write_text("group_size: 5\n")
+    words = ("eval", "toy", "--checkpoint", "run/checkpoint-3", "--output", "deep/result.json")
+    assert "success_rate" in output(capsys, *words)
+    result = json.loads((tmp_path / "deep/result.json").read_text())
+    assert result["asked"] == ["run/checkpoint-3", 200, False, False, 5]
+
+
+def test_collect_passes_everything_on(tmp_path, capsys):
+    result = json.loads(output(capsys, "collect", "toy", "--episodes", "3", "--out", "episodes", "--json"))
+    assert result == {"episodes": 3, "checkpoint": "None", "out": "episodes"}
+    assert (tmp_path / "episodes").is_dir()
+
+
+def test_demo_trains_its_recipe_in_a_new_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(demo, "RECIPE", "toy")
+    assert "everything is in runs/toy/demo-" in output(capsys, "demo", "--seed", "4")
+    assert yaml.safe_load(next((tmp_path / "runs/toy").glob("demo-*/config.yaml")).read_text())["seed"] == 4
+
+
+def test_bench_runs_what_is_there(monkeypatch, capsys):
+    module = types.ModuleType("toy_bench")
+    vars(module).update(main=lambda: {"ratio": 3.5}, __spec__=types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "toy_bench", module)
+    monkeypatch.setattr(bench, "BENCHES", {"toy": "toy_bench", "gone": "lookact.no.such"})
+    assert json.loads(output(capsys, "bench", "all", "--json")) == {"toy": {"ratio": 3.5}}
+    assert main(["bench", "toyy"]) == 2
+    assert "did you mean toy?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recipe", ["nav-rloo", "vqa-ppo"])
+def test_the_real_table_names_recipes_as_users_write_them(recipe):
+    assert REAL_RECIPES[recipe] == f"lookact.recipes.{recipe.replace('-', '_')}"
+
+
+def test_plot_draws_runs_and_names_the_closest_metric(tmp_path, capsys):
+    output(capsys, "train", "toy", "--name", "a")
+    output(capsys, "train", "toy", "--name", "b")
+    output(capsys, "plot", "runs/toy/a", "runs/toy/b", "--out", "deep/curve.png")
+    assert PIL.Image.open(tmp_path / "deep/curve.png").width > 300
+    assert main(["plot", "runs/toy/a", "--metric", "success_rate"]) == 2
+    assert "unknown metric success_rate: did you mean eval/success_rate?" in capsys.readouterr().err
+    assert main(["plot", "runs/toy/none"]) == 2
+    assert main(["plot", "runs/toy/a", "--out", "curve.what"]) == 2
+    assert "name it .png" in capsys.readouterr().err
