@@ -1,0 +1,66 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookact.ops.mismatch import truncated_importance
+
+NAN, INF = math.nan, math.inf
+MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
+GAP = torch.tensor([[math.log(4), math.log(0.5), NAN], [0.0, INF, -INF], [NAN, NAN, NAN]])
+BEHAVIOUR = torch.full((3, 3), -2.0)
+
+
+def test_weights_and_raw_gap_by_hand():
+    weights, metrics = truncated_importance(BEHAVIOUR + GAP, BEHAVIOUR, MASK, cap=2.0)
+    assert weights.flatten().tolist() == pytest.approx([2.0, 0.5, 0, 1, 0, 0, 0, 0, 0])
+    # ratios 4, ½ and 1: the gap is measured on 4, not on the 2 that the cap leaves
+    assert metrics["gap_mean"] == pytest.approx(3 * math.log(2) / 3)
+    assert metrics["gap_max"] == pytest.approx(math.log(4))
+    assert metrics["kl_k1"] == pytest.approx(-math.log(2) / 3)
+    assert metrics["kl_k3"] == pytest.approx((4 - 1 - math.log(4) + 0.5 - 1 + math.log(2)) / 3)
+    assert metrics["truncated"] == pytest.approx(1 / 3)
+
+
+def test_the_same_policy_has_weight_one_and_no_gap():
+    weights, metrics = truncated_importance(BEHAVIOUR, BEHAVIOUR, MASK, cap=2.0)
+    assert torch.equal(weights, MASK.float())
+    assert all(x == 0.0 for x in metrics.values())
+
+
+def test_untruncated_weights_average_to_one_over_the_behaviour():
+    behaviour, learner = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.3, 0.6])
+    weights, metrics = truncated_importance(
+        learner.log()[None], behaviour.log()[None], torch.ones(1, 3).bool(), cap=9.0
+    )
+    assert (behaviour * weights).sum().item() == pytest.approx(1.0)
+    assert metrics["truncated"] == 0.0
+
+
+def test_weights_are_constants():
+    logprobs = BEHAVIOUR.clone().requires_grad_()
+    weights, metrics = truncated_importance(logprobs, BEHAVIOUR, MASK, cap=2.0)
+    assert not weights.requires_grad
+    assert not any(x.requires_grad for x in metrics.values())
+
+
+@given(st.floats(-1e30, 1e30), st.floats(0.1, 100))
+def test_weights_stay_between_zero_and_the_cap(gap, cap):
+    weights, metrics = truncated_importance(torch.tensor([[gap]]), torch.zeros(1, 1), torch.tensor([[True]]), cap=cap)
+    assert 0 < weights.item() <= cap * (1 + 1e-6)
+    assert metrics["gap_max"].item() == pytest.approx(abs(gap), rel=1e-6)
+    assert metrics["kl_k3"].isfinite()
+
+
+@pytest.mark.parametrize("width", [3, 0])
+def test_nothing_counted_gives_zeros(width):
+    weights, metrics = truncated_importance(GAP[:, :width], GAP[:, :width], MASK[:, :width] & False, cap=2.0)
+    assert torch.equal(weights, torch.zeros(3, width))
+    assert all(x == 0.0 for x in metrics.values())
+
+
+def test_a_cap_of_nothing_raises():
+    with pytest.raises(ValueError, match="cap is 0"):
+        truncated_importance(GAP, GAP, MASK, cap=0)
