@@ -60,10 +60,19 @@ def make(arguments: Arguments) -> None:
 
 
 def show(arguments: Arguments) -> None:
-    """Draw one room's map."""
+    """Draw one room's map, with the walk that was recorded in it."""
     from lookact.envs.scenes.maps import draw_map
+    from lookact.envs.scenes.space import free_space
 
-    save_picture(draw_map(read_scene(arguments.scene)), arguments.out)
+    scene = read_scene(arguments.scene)
+    walk = scene.trajectory
+    picture = draw_map(
+        scene,
+        space=free_space(scene),
+        paths=[walk[:, :2, 3]] if len(walk) else [],
+        poses=walk[:: max(1, len(walk) // 8)],
+    )
+    save_picture(picture, arguments.out)
 
 
 def sheet(arguments: Arguments) -> None:
