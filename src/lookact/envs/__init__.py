@@ -1,1 +1,6 @@
 """Worlds to look at and act in."""
+
+from gymnasium import register
+
+register(id="lookact/Navigation-v0", entry_point="lookact.envs.navigation:Navigation")
+register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.spatial_vqa:SpatialVQA")

@@ -1,0 +1,95 @@
+"""Walks to a goal on nothing but what its own views have shown: looks around, remembers, plans, goes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lookact.envs.experts.plan import CLEARANCES, FORWARD_STEP, TURN_STEP, best_move, explore, within
+from lookact.envs.experts.seen_map import CELL, SeenMap, pixel_points
+from lookact.envs.experts.sentences import in_view, never_seen, out_of_view
+from lookact.envs.motion import Limits, Move, Pose, wrap
+from lookact.envs.places import View
+from lookact.envs.scenes.render import Camera
+from lookact.envs.scenes.scene import Array
+from lookact.envs.scenes.space import distance_field
+
+LOOK_AROUND = (90, -90, 180)
+VISIBLE_SHARE = 0.001
+"""Of the picture, for an object to count as seen."""
+UNSEEN_SHARE = 0.3
+ANCHOR_METERS = 1.0
+
+
+class Navigator:
+    """Replies with a sentence and a move: rotations in steps of 15 degrees, walks in steps of 0.25 m."""
+
+    def __init__(self, goal: int, label: str, *, camera: Camera, limits: Limits, success_distance: float) -> None:
+        """`goal` is the object's index in `View.instance`, told for the current view only."""
+        self.goal, self.label = goal, label
+        self.camera, self.limits = camera, limits
+        self.near = success_distance - 1.5 * CELL
+        self.map: SeenMap | None = None
+        self.goal_points: Array = np.zeros((0, 2))
+        self.looks: list[Pose] = []
+
+    def act(self, view: View, *, collided: bool = False) -> str:
+        """The reply to this view; `collided` says that the last walk was stopped."""
+        if self.map is None:
+            self.map = SeenMap(view.pose)
+        points = pixel_points(view, self.camera)
+        self.map.add(view, self.camera, points)
+        if collided:
+            self.map.bump(view.pose)
+        self.looks.append(view.pose)
+        shown = view.instance == self.goal
+        visible = bool(shown.mean() >= VISIBLE_SHARE)
+        if visible:
+            self.goal_points = np.concatenate([self.goal_points, points[shown][:, :2]])
+        return f"{self._sentence(view.pose, points[shown][:, :2], visible)} {self._choose(self.map, view.pose).json()}"
+
+    def _sentence(self, pose: Pose, shown: Array, visible: bool) -> str:
+        if not len(self.goal_points):
+            return never_seen(self.label)
+        if not visible:
+            return out_of_view(self.label, _bearing(pose, self.goal_points))
+        distance = np.hypot(shown[:, 0] - pose.x, shown[:, 1] - pose.y).min()
+        return in_view(self.label, _bearing(pose, shown), float(distance))
+
+    def _choose(self, seen: SeenMap, pose: Pose) -> Move:
+        if len(self.goal_points):
+            return self._approach(seen, pose)
+        for rotation in LOOK_AROUND:
+            yaw = wrap(pose.yaw + math.radians(rotation))
+            if seen.unseen_share(pose, yaw) > UNSEEN_SHARE and not self._looked(pose, yaw):
+                return Move(rotation, 0.0)
+        return explore(seen, pose, self.limits)
+
+    def _approach(self, seen: SeenMap, pose: Pose) -> Move:
+        """Towards the nearest place within reach of what was seen of the goal."""
+        bearing = _bearing(pose, self.goal_points)
+        for clearance in CLEARANCES:
+            space = seen.space(pose, clearance=clearance)
+            field = distance_field(space, within(space, self.goal_points, self.near))
+            here = field[space.index(np.array([pose.x, pose.y]))]
+            if here == 0.0:
+                # it stands where it meant to, yet the goal was not reached: closer, then
+                self.near = max(0.3, self.near - 0.25)
+            elif np.isfinite(here) and (move := best_move(space, field, pose, self.limits, bearing)):
+                return move
+        return Move(TURN_STEP * round(bearing / TURN_STEP) or 90, FORWARD_STEP)
+
+    def _looked(self, pose: Pose, yaw: float) -> bool:
+        """Whether a view from about here already looked that way."""
+        half = math.atan(self.camera.width / 2 / self.camera.fx)
+        return any(
+            math.hypot(look.x - pose.x, look.y - pose.y) < ANCHOR_METERS and abs(wrap(look.yaw - yaw)) < half
+            for look in self.looks
+        )
+
+
+def _bearing(pose: Pose, points: Array) -> float:
+    """Degrees to the left from the viewing direction to the middle of points (n, 2)."""
+    x, y = points.mean(axis=0) - (pose.x, pose.y)
+    return math.degrees(wrap(math.atan2(y, x) - pose.yaw))

@@ -1,0 +1,30 @@
+"""The few sentences with which experts say what they see: whether, where, and how far."""
+
+from __future__ import annotations
+
+AHEAD_DEGREES = 15.0
+BEHIND_DEGREES = 135.0
+NEAR_METERS = 2.0
+
+
+def in_view(label: str, bearing: float, distance: float) -> str:
+    """6 a label: near or far, and left, ahead or right. Bearing in degrees, positive to the left."""
+    return f"I see the {label} {'near' if distance < NEAR_METERS else 'far'} {_side(bearing)}."
+
+
+def out_of_view(label: str, bearing: float) -> str:
+    """4 a label, once it has been seen."""
+    return f"The {label} is out of view {_side(bearing)}."
+
+
+def never_seen(label: str) -> str:
+    """1 a label."""
+    return f"No {label} in view."
+
+
+def _side(bearing: float) -> str:
+    if abs(bearing) > BEHIND_DEGREES:
+        return "behind"
+    if abs(bearing) <= AHEAD_DEGREES:
+        return "ahead"
+    return "on the left" if bearing > 0 else "on the right"
