@@ -63,9 +63,8 @@ class Renderer:
 
     def __init__(self, scene: Scene) -> None:
         self._tree = EmbreeScene(robust=True)
-        corners = np.asarray(scene.vertices, dtype=np.float32)[scene.faces]
-        self._mesh = TriangleMesh(self._tree, corners)
-        normals = face_normals(corners)
+        self._mesh = TriangleMesh(self._tree, scene.vertices.astype(np.float32), scene.faces.astype(np.int32))
+        normals = face_normals(scene.vertices[scene.faces])
         shade = 0.9 + 0.1 * (normals @ SKY)
         colors = scene.colors[scene.faces].mean(axis=1, dtype=np.float32) * shade[:, None]
         # one row more at the end: embree's id for "nothing hit" is -1

@@ -1,0 +1,68 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lookact.envs.scenes.generate import generate_room
+from lookact.envs.scenes.maps import GOAL, PAPER, PATHS, draw_map
+from lookact.envs.scenes.scene import camera_pose
+from lookact.envs.scenes.space import free_space
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return generate_room(4)
+
+
+def count(picture, ink, tolerance=12):
+    return int((np.abs(picture.astype(int) - ink).max(axis=2) <= tolerance).sum())
+
+
+def test_a_map_is_a_picture_with_paper_round_it(scene):
+    picture = draw_map(scene, size=128)
+    assert picture.shape == (128, 128, 3)
+    assert picture.dtype == np.uint8
+    assert picture[0, 0].tolist() == list(PAPER)
+    assert (picture[64, 64] != PAPER).any()
+
+
+def test_goal_and_paths_are_drawn_in_their_inks(scene):
+    plain = draw_map(scene, size=160, labels=False)
+    path = scene.trajectory[:, :2, 3]
+    marked = draw_map(scene, size=160, labels=False, goal=0, paths=[path])
+    assert count(plain, GOAL) == 0
+    assert count(marked, GOAL) > 30
+    assert count(marked, PATHS[0]) > 30
+
+
+def test_a_pose_looks_where_it_points(scene):
+    middle = scene.floor.mean(axis=0) if len(scene.floor) == 4 else scene.floor[:1].mean(axis=0) + 0.8
+    plain = draw_map(scene, size=200, labels=False)
+    east = draw_map(scene, size=200, labels=False, poses=[camera_pose(*middle, 0.0, height=1.0)])
+    changed = np.argwhere((plain != east).any(axis=2))
+    north = draw_map(scene, size=200, labels=False, poses=[camera_pose(*middle, np.pi / 2, height=1.0)])
+    turned = np.argwhere((plain != north).any(axis=2))
+    # rows grow downwards: looking north moves the wedge up, looking east to the right
+    assert turned[:, 0].mean() < changed[:, 0].mean() - 2
+    assert changed[:, 1].mean() > turned[:, 1].mean() + 2
+
+
+def test_free_cells_are_tinted(scene):
+    space = free_space(scene)
+    plain, tinted = draw_map(scene, size=96, labels=False), draw_map(scene, size=96, labels=False, space=space)
+    # shrinking the picture rings a little beyond the tint
+    share = (np.abs(plain.astype(int) - tinted).max(axis=2) > 10).mean()
+    extent = np.ptp(scene.floor, axis=0).max() / 0.9
+    assert share == pytest.approx(space.free.sum() * 0.01 / extent**2, abs=0.05)
+
+
+def test_names_are_written_unless_not_wanted(scene):
+    assert (draw_map(scene, size=128) != draw_map(scene, size=128, labels=False)).any()
+
+
+def test_a_room_without_objects_or_walk_can_be_drawn(scene):
+    bare = scene.instances < 0
+    empty = dataclasses.replace(
+        scene, boxes=(), faces=scene.faces[bare], instances=scene.instances[bare], trajectory=np.zeros((0, 4, 4))
+    )
+    assert draw_map(empty, size=64, paths=[np.zeros((0, 2))]).shape == (64, 64, 3)
