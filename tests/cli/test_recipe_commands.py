@@ -2,7 +2,6 @@ import json
 import sys
 import types
 
-import PIL.Image
 import pytest
 import yaml
 
@@ -104,15 +103,3 @@ def test_bench_runs_what_is_there(monkeypatch, capsys):
 @pytest.mark.parametrize("recipe", ["nav-rloo", "vqa-ppo"])
 def test_the_real_table_names_recipes_as_users_write_them(recipe):
     assert REAL_RECIPES[recipe] == f"lookact.recipes.{recipe.replace('-', '_')}"
-
-
-def test_plot_draws_runs_and_names_the_closest_metric(tmp_path, capsys):
-    output(capsys, "train", "toy", "--name", "a")
-    output(capsys, "train", "toy", "--name", "b")
-    output(capsys, "plot", "runs/toy/a", "runs/toy/b", "--out", "deep/curve.png")
-    assert PIL.Image.open(tmp_path / "deep/curve.png").width > 300
-    assert main(["plot", "runs/toy/a", "--metric", "success_rate"]) == 2
-    assert "unknown metric success_rate: did you mean eval/success_rate?" in capsys.readouterr().err
-    assert main(["plot", "runs/toy/none"]) == 2
-    assert main(["plot", "runs/toy/a", "--out", "curve.what"]) == 2
-    assert "name it .png" in capsys.readouterr().err

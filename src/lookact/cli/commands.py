@@ -23,7 +23,7 @@ COMMANDS = {
     "config": "print a recipe's settings as YAML",
     "demo": "a tiny vision-language model learns to navigate",
     "scenes": "make, draw and check rooms",
-    "plot": "draw learning curves of runs",
+    "plot": "draw figures from runs and logs",
     "bench": "measure speed, as ratios within one run",
     "doctor": "say what works on this machine",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """One line to standard output."""
-    sys.stdout.write(text + "\n")
+    """One line to standard output, from the first of several processes."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stdout.write(text + "\n")
 
 
 def show_log() -> None:
@@ -30,7 +32,7 @@ def show_log() -> None:
     handler: logging.Handler = logging.StreamHandler()
     if CONSOLE.is_terminal:
         handler = RichHandler(console=CONSOLE, show_path=False, show_level=False)
-    handler.setLevel(logging.INFO)
+    handler.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     package = logging.getLogger("lookact")
     package.handlers = [kept for kept in package.handlers if kept.name != "screen"]
     handler.name = "screen"
@@ -52,7 +54,10 @@ def show_result(result: Mapping[str, Any], *, as_json: bool, title: str) -> None
     table.add_column(justify="right", overflow="fold")
     for name, value in flat(result):
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    Console(file=sys.stdout).print(table)
+    console = Console(file=sys.stdout)
+    with console.capture() as text:
+        console.print(table)
+    say(text.get().rstrip("\n"))
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:

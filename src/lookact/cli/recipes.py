@@ -75,6 +75,8 @@ def load_recipe(name: str | None) -> Recipe:
         if error.name == RECIPES[name]:
             others = ", ".join(other for other in RECIPES if other != name)
             raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
+        if str(error.name).startswith("lookact."):
+            raise
         raise LookActError(
             f"recipe {name} needs the package {error.name}: install it, or see lookact doctor"
         ) from error

@@ -56,12 +56,17 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 
 def train(recipe: Recipe, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
-    """Train in a run folder; `how` is as in `open_run`."""
+    """Train in a run folder, with the other processes if torchrun started us; `how` is as in `open_run`."""
+    from lookact.train.distributed import close_distributed, init_distributed
     from lookact.train.run import open_run
 
     show_log()
-    with open_run(folder, to_mapping(cfg), **how) as run:
-        return recipe.main(cfg, run)
+    init_distributed()
+    try:
+        with open_run(folder, to_mapping(cfg), **how) as run:
+            return recipe.main(cfg, run)
+    finally:
+        close_distributed()
 
 
 def run_folder(arguments: Arguments, cfg: Any) -> Path:
