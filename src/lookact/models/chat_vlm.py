@@ -12,7 +12,7 @@ from transformers.masking_utils import create_causal_mask
 
 from lookact.batch import Scores, TokenInputs
 from lookact.models import images as image_codec
-from lookact.models.decoder import call_layer, call_layer_at, pick
+from lookact.models.decoder import decoder_layer, pick
 from lookact.models.rope import rope_positions
 from lookact.models.value_head import ValueHead
 from lookact.models.vision import vision_features
@@ -83,7 +83,7 @@ class ChatVLM(nn.Module):
         ids: Tensor,
         attend: Tensor | None,
         position_ids: Tensor,
-        pixels: Tensor | None = None,
+        pixels: Tensor | Sequence[Tensor] = (),
         grids: Tensor | None = None,
         cache: Any = None,
         keep: Tensor | None = None,
@@ -104,14 +104,14 @@ class ChatVLM(nn.Module):
         if keep is None or len(levels) > len(layers):
             layers = text.layers
         for index, layer in enumerate(layers):
-            hidden = self._run(call_layer, layer, hidden, mask, rotary, cache)
+            hidden = self._run(decoder_layer, layer, hidden, mask, rotary, cache)
             if index < len(levels):
                 extra = levels[index].to(hidden.device, hidden.dtype)
                 hidden = hidden.flatten(0, 1).index_add(0, spots.to(hidden.device), extra).view_as(hidden)
         if keep is not None and len(layers) == len(text.layers):
             hidden = pick(hidden, keep)
         elif keep is not None:
-            hidden = self._run(call_layer_at, last, hidden, mask, rotary, cache, keep)
+            hidden = self._run(decoder_layer, last, hidden, mask, rotary, cache, keep)
         normed: Tensor = text.norm(hidden)
         return normed
 
@@ -120,14 +120,13 @@ class ChatVLM(nn.Module):
 
         Temperature and filters are those of the sampler: scoring and sampling agree to the last filter.
         """
-        pixels = torch.cat(inputs.pixels) if inputs.pixels else None
         grids = torch.cat(inputs.grids) if inputs.grids else inputs.ids.new_zeros(0, 3)
         positions = self.rope_positions(inputs.ids, grids, inputs.attend)
         # right-padded rows need no mask: what is padded comes after all that counts
         attend = None if right_padded(inputs.attend) else inputs.attend
         # the state that predicts a unit stands one place before it
         before = (inputs.positions - 1).clamp(min=0)
-        hidden = self.backbone(inputs.ids, attend, positions, pixels, grids, keep=before)
+        hidden = self.backbone(inputs.ids, attend, positions, inputs.pixels, grids, keep=before)
         counts = inputs.positions > 0
         states = hidden[counts]
         logprobs, entropy = score_tokens(
@@ -146,14 +145,17 @@ class ChatVLM(nn.Module):
         """`evaluate`, by the name that distributed wrappers call."""
         return self.evaluate(inputs, **filters)
 
-    def _embed(self, ids: Tensor, pixels: Tensor | None, grids: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _embed(
+        self, ids: Tensor, pixels: Tensor | Sequence[Tensor], grids: Tensor | None
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Embeddings (b, n, d) with the images in them, where the images stand (m,), and their deepstack levels."""
         core = self.causal.model
         hidden: Tensor = core.language_model.embed_tokens(ids)
         spots = (ids == self.image_pad_id).flatten().nonzero().squeeze(1)
-        if pixels is None or grids is None or not len(grids):
+        if grids is None or not len(grids):
             return hidden, spots, []
-        features, levels = vision_features(core.visual, pixels, grids, self._run)
+        rows = [pixels] if isinstance(pixels, Tensor) else pixels
+        features, levels = vision_features(core.visual, rows, grids, self._run)
         flat = hidden.flatten(0, 1).index_copy(0, spots, features.to(hidden.device, hidden.dtype))
         return flat.view_as(hidden), spots, levels
 
