@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -80,6 +80,16 @@ def all_reduce_sum(value: N) -> N:
 def all_reduce_mean(value: N) -> N:
     """The mean over processes of a number or a tensor."""
     return all_reduce_sum(value) / world_size()
+
+
+def sum_by_name(values: Mapping[str, float]) -> dict[str, float]:
+    """The sum over processes under each name; a process without the name adds nothing."""
+    if not is_distributed():
+        return dict(values)
+    gathered: list[Any] = [None] * world_size()
+    dist.all_gather_object(gathered, dict(values))
+    names = sorted({name for one in gathered for name in one})
+    return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:

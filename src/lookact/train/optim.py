@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.errors import ConfigError, TrainingStopped
-from lookact.train.distributed import all_reduce_sum
+from lookact.train.distributed import all_reduce_sum, sum_by_name
 
 T = TypeVar("T")
 Metrics = dict[str, float]
@@ -96,7 +96,7 @@ def accumulate(
         loss_sum += float(loss.detach()) * share
         for name, value in metrics.items():
             metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * share
-    return all_reduce_sum(loss_sum), {name: all_reduce_sum(value) for name, value in sorted(metric_sums.items())}
+    return all_reduce_sum(loss_sum), sum_by_name(metric_sums)
 
 
 class NonFiniteGuard:

@@ -57,7 +57,8 @@ def _commit() -> str | None:
             ["ls-files", "--error-unmatch", "__init__.py"],
             ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
         ):
-            answer = subprocess.run(["git", "-C", str(package), *command], capture_output=True, text=True, check=True)
+            call = ["git", "--no-optional-locks", "-C", str(package), *command]
+            answer = subprocess.run(call, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return answer.stdout.strip()
