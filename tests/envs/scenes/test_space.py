@@ -9,6 +9,7 @@ from lookact.envs.scenes.generate import generate_room
 from lookact.envs.scenes.parts import BOX, Placed, assemble
 from lookact.envs.scenes.scene import Box, Scene
 from lookact.envs.scenes.space import FreeSpace, advance, distance_field, free_space, shortest_path
+from lookact.errors import DataError
 
 SQUARE = np.array([[0, 0], [5, 0], [5, 4], [0, 4.0]])
 
@@ -233,3 +234,8 @@ def test_advance_never_tunnels():
             beyond = reached + np.linspace(0, 4e-4, 41)[:, None] * heading
             assert not all(space.contains(xy) for xy in beyond)
     assert stopped > 100
+
+
+def test_a_scene_without_a_floor_plan_is_refused():
+    with pytest.raises(DataError, match="floor plan"):
+        free_space(room(floor=np.zeros((0, 2))))

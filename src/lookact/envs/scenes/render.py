@@ -20,7 +20,6 @@ from lookact.envs.scenes.scene import Array, Scene
 Floats = NDArray[np.float32]
 
 NOTHING = -2
-STRUCTURE = -1
 SKY = np.array([0.33, 0.17, 0.93])
 """Where the fixed soft light comes from: the four walls of a room take four tints from it."""
 BACKGROUND = (38.0, 42.0, 52.0)

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from lookact.envs.scenes.obstacles import box_distance, floor_clearance, structure_points
 from lookact.envs.scenes.scene import Array, Scene
+from lookact.errors import DataError
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
@@ -90,6 +91,8 @@ def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: 
 
     Pockets cut off from the largest region are not free.
     """
+    if len(scene.floor) < 3:
+        raise DataError(f"scene {scene.id} has no floor plan: give `floor` at least three corners")
     low, high = scene.floor.min(axis=0), scene.floor.max(axis=0)
     cols, rows = np.maximum(1, np.ceil((high - low) / cell - 1e-9)).astype(int)
     y, x = np.mgrid[:rows, :cols] + 0.5
