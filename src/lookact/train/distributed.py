@@ -63,6 +63,15 @@ def broadcast(value: T) -> T:
     return box[0]
 
 
+def gather(value: T) -> list[T]:
+    """Every process's `value`, in all of them, by rank."""
+    if not is_distributed():
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
 def all_reduce_sum(value: N) -> N:
     """The sum over processes of a number, or of a tensor (as a new one)."""
     if not is_distributed():
@@ -84,10 +93,7 @@ def all_reduce_mean(value: N) -> N:
 
 def sum_by_name(values: Mapping[str, float]) -> dict[str, float]:
     """The sum over processes under each name; a process without the name adds nothing."""
-    if not is_distributed():
-        return dict(values)
-    gathered: list[Any] = [None] * world_size()
-    dist.all_gather_object(gathered, dict(values))
+    gathered = gather(dict(values))
     names = sorted({name for one in gathered for name in one})
     return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}
 
