@@ -1,0 +1,126 @@
+"""What the docs show is so: links lead somewhere, commands parse, files named exist, and Python blocks run."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lookact.cli.commands import COMMANDS, find_command
+from lookact.cli.parser import refuse_unknown
+from lookact.cli.recipes import PRESET, RECIPES, load_recipe, preset_of
+from lookact.errors import ConfigError
+from lookact.train.config import override
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    return [body for language, body in FENCE.findall(text) if language in languages]
+
+
+def links(text: str) -> list[str]:
+    """Targets of links and pictures that stay inside the repository."""
+    prose = FENCE.sub("", text)
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", link)]
+
+
+def anchors(text: str) -> set[str]:
+    """Headings as GitHub names them."""
+    heads = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def command_lines(text: str) -> list[str]:
+    """`lookact …` lines in shell blocks, and those in running text that are whole, without placeholders."""
+    shell = "\n".join(blocks(text, "sh", "bash", "console")).replace("\\\n", " ")
+    shown = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(lookact .*)$", shell, re.MULTILINE)
+    inline = re.findall(r"`(lookact [^`\n]+)`", FENCE.sub("", text))
+    return shown + [line for line in inline if not re.search(r"[A-Z]{2,}|[…\[\]|<>{}]|\.\.\.", line)]
+
+
+def parse(line: str) -> None:
+    """Raise if the command line would be refused."""
+    words = shlex.split(re.split(r" [|>] ", line)[0], comments=True)[1:]
+    if not words or words[0].startswith("-"):
+        assert words in ([], ["--help"], ["--version"])
+        return
+    words = [word for word in words if word != "--debug"]
+    if "--help" in words and len(words) == 2:
+        find_command(words[0])
+        return
+    command, parser = find_command(words[0])
+    arguments, rest = parser.parse_known_args(words[1:])
+    if not getattr(command, "TAKES_SETTINGS", False):
+        refuse_unknown(parser, rest)
+    elif arguments.recipe not in RECIPES:
+        raise ConfigError(f"unknown recipe {arguments.recipe}")
+    elif rest and importlib.util.find_spec(RECIPES[arguments.recipe]):
+        recipe = load_recipe(arguments.recipe)
+        override(preset_of(recipe, arguments.recipe, arguments.preset or PRESET), rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_links_lead_somewhere(page):
+    for link in links(page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target.read_text(encoding="utf-8")), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_commands_parse(page):
+    for line in command_lines(page.read_text(encoding="utf-8")):
+        parse(line)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_help_parse(name):
+    for example in find_command(name)[0].EXAMPLES:
+        parse(example)
+
+
+@pytest.mark.parametrize(
+    "line", ["lookact tran nav-rloo", "lookact eval vqa-pp --dummy", "lookact scenes show --jpg x"]
+)
+def test_the_check_refuses_a_wrong_command(line):
+    with pytest.raises(ConfigError):
+        parse(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r"^make ([a-z-]+)", "\n".join(blocks(text, "sh")), re.MULTILINE) + re.findall(
+        r"`make ([a-z-]+)`", text
+    )
+    assert set(shown) <= targets
+
+
+def hops() -> list[tuple[str, bool]]:
+    """Each file of the hop table, and whether its row is marked as coming."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text.split("## The way of the data")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
+    return [(file, "coming" in mark) for _, files, mark in rows for file in re.findall(r"`([\w/.]+)`", files)]
+
+
+def test_the_hop_table_names_files_that_exist():
+    assert len(hops()) > 15
+    for file, coming in hops():
+        exists = (ROOT / "src/lookact" / file).is_file()
+        assert exists or coming, f"the hop table names {file}, which is not there"
+        assert not (exists and coming), f"{file} is there now: take the mark away"
+
+
+def test_python_blocks_of_the_readme_run(capsys):
+    for block in blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python"):
+        exec(compile(block, "README.md", "exec"), {})
+    assert "tensor([ 1., -1., -1.,  1.])" in capsys.readouterr().out
