@@ -56,7 +56,9 @@ def test_groups_without_variance_give_zero_and_are_named():
     groups = torch.tensor([0, 0, 0, 1, 2, 2])
     assert zero_variance_groups(returns, groups).tolist() == [True, True, True, True, False, False]
     assert torch.equal(group_normalise(returns, groups)[:4], torch.zeros(4))
-    # the rounding of a mean must not grow into an advantage
+    # the rounding of a mean must not become an advantage
+    wide = torch.full((3,), 0.1, dtype=torch.float64)
+    assert torch.equal(group_normalise(wide, groups[:3]), torch.zeros_like(wide))
     assert torch.equal(leave_one_out(returns[:3], groups[:3]), torch.zeros(3))
 
 

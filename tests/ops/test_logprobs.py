@@ -55,7 +55,9 @@ def test_top_p_counts_the_mass_that_bans_and_top_k_left():
 
 
 def test_equal_logits_are_filtered_by_id():
-    assert kept(adjust_logits(torch.zeros(5), top_k=2)) == [0, 1]
+    assert kept(adjust_logits(torch.zeros(5000), top_k=3)) == [0, 1, 2]
+    # two quarters already hold one half
+    assert kept(adjust_logits(torch.zeros(4), top_p=0.5)) == [0, 1]
 
 
 def test_each_row_is_filtered_by_itself():
@@ -207,9 +209,20 @@ def test_sampling_never_picks_an_impossible_token(numbers, uniform):
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2**-53, 1.0])
 def test_the_ends_of_the_interval_land_on_possible_tokens(uniform):
     logits = torch.full((1, 1000), -INF)
-    logits[0, 3:10] = 0.1
+    logits[0, 3:10] = torch.tensor([0.1, 0.2, 0.3, 5.0, 0.3, 0.2, 0.1])
     picked = int(sample_tokens(logits, torch.tensor([uniform], dtype=torch.float64)))
     assert picked == (3 if uniform == 0 else 9)
+
+
+def test_sampling_sees_tails_that_float32_rounds_away():
+    # the second token holds 2.06e-9 of the mass, less than float32 can tell from 1
+    uniforms = torch.tensor([1 - 3e-9, 1 - 1e-9], dtype=torch.float64)
+    assert sample_tokens(torch.tensor([[0.0, -20.0]]).expand(2, 2), uniforms).tolist() == [0, 1]
+
+
+def test_a_search_that_slips_onto_an_impossible_token_falls_back_to_the_likeliest(monkeypatch):
+    monkeypatch.setattr(torch, "searchsorted", lambda *_, **__: torch.tensor([[0]]))
+    assert sample_tokens(torch.tensor([[-INF, 0.0, 1.0]]), torch.tensor([0.0])).tolist() == [2]
 
 
 def test_a_row_does_not_depend_on_its_batch():

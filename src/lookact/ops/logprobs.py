@@ -51,7 +51,6 @@ def _filtered(logits: Tensor, top_k: int, top_p: float, keep: Tensor | None) -> 
     if top_p < 1:
         mass = ranked.masked_fill(removed, NEVER).softmax(dim=-1).double()
         removed |= mass.cumsum(dim=-1) - mass >= top_p
-        removed[..., 0] = False
     removed = torch.zeros_like(removed).scatter(-1, order, removed)
     return removed if keep is None else removed.scatter(-1, keep.unsqueeze(-1), False)
 

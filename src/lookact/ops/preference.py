@@ -27,7 +27,7 @@ def bradley_terry(r_first: Tensor, r_second: Tensor, labels: Tensor) -> tuple[Te
     loss = functional.binary_cross_entropy_with_logits(gaps, sides)
     with torch.no_grad():
         decided = sides != 0.5
-        right = decided & (gaps * (sides - 0.5) > 0)
+        right = gaps * (sides - 0.5) > 0
         metrics = {"accuracy": right.sum() / decided.sum().clamp(min=1), "reward_gap": gaps.abs().mean()}
     return loss, metrics
 
