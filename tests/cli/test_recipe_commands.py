@@ -87,7 +87,9 @@ def test_collect_passes_everything_on(tmp_path, capsys):
 def test_demo_trains_its_recipe_in_a_new_folder(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "RECIPE", "toy")
     assert "everything is in runs/toy/demo-" in output(capsys, "demo", "--seed", "4")
-    assert yaml.safe_load(next((tmp_path / "runs/toy").glob("demo-*/config.yaml")).read_text())["seed"] == 4
+    folder = next((tmp_path / "runs/toy").glob("demo-*"))
+    assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 4
+    assert (folder / "plots/learning_curve.png").stat().st_size > 1000
 
 
 def test_bench_runs_what_is_there(monkeypatch, capsys):

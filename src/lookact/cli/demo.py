@@ -34,5 +34,20 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     folder = arguments.out / RECIPE / time.strftime("demo-%Y%m%d-%H%M%S")
     result = train(recipe, cfg, folder)
     show_result(result, as_json=arguments.json, title=f"{RECIPE}, seed {cfg.seed}")
+    curve = draw_curve(folder)
     if not arguments.json:
+        say(f"drew {curve}")
         say(f"everything is in {folder}")
+
+
+def draw_curve(folder: Path) -> Path:
+    """The run's success over training, as a picture in its folder."""
+    from lookact.plots.learning_curve import draw_learning_curve, read_metrics
+    from lookact.plots.style import save_figure
+
+    curves = {RECIPE: [read_metrics(folder, "eval/success_rate")]}
+    figure = draw_learning_curve(curves, title="On rooms never trained on", x_label="step", y_label="success rate")
+    path = folder / "plots" / "learning_curve.png"
+    path.parent.mkdir(exist_ok=True)
+    save_figure(figure, path)
+    return path
