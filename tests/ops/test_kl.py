@@ -19,6 +19,10 @@ def test_estimators_by_hand():
     assert k3(p, ref) == pytest.approx(0.5 - 1 + math.log(2))
 
 
+def test_k3_of_a_small_gap_keeps_its_digits_in_float32():
+    assert k3(torch.tensor(0.0), torch.tensor(1e-4)) == pytest.approx(5e-9, rel=0.01)
+
+
 def test_k1_and_k3_average_to_the_exact_kl():
     exact = float((POLICY * (POLICY / REFERENCE).log()).sum())
     for estimator in (k1, k3):
