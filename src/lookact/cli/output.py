@@ -87,7 +87,8 @@ def show_settings(leaves: Iterable[Setting], *, title: str) -> None:
     table = Table("setting", "value", "takes", "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.columns[0].no_wrap = True
     for leaf in leaves:
-        table.add_row(*map(Text, (f"--{leaf.name}", str(leaf.value), leaf.type, leaf.help)))
+        value = ",".join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else str(leaf.value)
+        table.add_row(*map(Text, (f"--{leaf.name}", value, leaf.type, leaf.help)))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
 
 

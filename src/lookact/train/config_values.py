@@ -26,7 +26,7 @@ def convert(value: Any, kind: Any, name: str) -> Any:
             return _convert_one(value, option)
         except ValueError:
             continue
-    raise ConfigError(f"{name} = {shown(value)}: expected {describe(kind)}{_nearest_choice(value, kind)}")
+    raise ConfigError(f"{name} = {shown(value)}: expected {describe(kind)}{_hint(value, kind)}")
 
 
 def options(kind: Any) -> tuple[Any, ...]:
@@ -84,15 +84,18 @@ def _describe_one(kind: Any) -> str:
     if get_origin(kind) is tuple:
         parts = get_args(kind)
         if parts[-1] is Ellipsis:
-            return f"values separated by commas, each {describe(parts[0])}"
-        return f"{len(parts)} values separated by commas: " + ", ".join(describe(part) for part in parts)
+            return f"a list with commas, each {describe(parts[0])}"
+        return f"{len(parts)} values with commas: " + ", ".join(describe(part) for part in parts)
     return _WORDS.get(kind, "a group of settings")
 
 
-def _nearest_choice(value: Any, kind: Any) -> str:
+def _hint(value: Any, kind: Any) -> str:
     choices = [str(choice) for option in options(kind) if get_origin(option) is Literal for choice in get_args(option)]
     near = closest(str(value), choices)
-    return f"; did you mean {near}?" if near else ""
+    if near:
+        return f"; did you mean {near}?"
+    # YAML reads a bare 12 as a number and a bare no as false
+    return "; put it in quotes" if str in options(kind) and isinstance(value, bool | int | float) else ""
 
 
 def _choice(value: Any, choices: tuple[Any, ...]) -> Any:
@@ -166,6 +169,6 @@ _WORDS = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "text (in quotes, where it looks like a number or a yes)",
+    str: "text",
     Path: "a path",
 }
