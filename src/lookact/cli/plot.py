@@ -1,43 +1,111 @@
-"""Draw learning curves of one or several runs: one panel a metric, one colour a run."""
+"""Draw figures for papers and reports: learning curves, and how often a judge was right.
+
+A FILE is a run's folder, its metrics.jsonl or an eval.csv. Files given one name, NAME=FILE, are seeds of one curve.
+Figures are PNG or PDF, by the ending of --out.
+"""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lookact.cli.output import save_picture
-from lookact.cli.parser import Arguments, Parser
-from lookact.errors import ConfigError
-from lookact.train.config_values import closest, shown
+from lookact.cli.output import say
+from lookact.cli.parser import Arguments, Parser, at_least_one
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lookact.plots.tables import Curve
 
 EXAMPLES = (
-    "lookact plot runs/nav-rloo/small-seed0",
-    "lookact plot runs/nav-rloo/small-seed0 runs/nav-rloo/small-seed1 --metric eval/success_rate --out curve.png",
+    "lookact plot curve runs/nav-rloo/small-seed0 --key rollout/success_rate --window 20",
+    "lookact plot curve RLOO=runs/a RLOO=runs/b PPO=runs/c/eval.csv --mark random=0.12 --out curve.pdf",
+    "lookact plot judge vlm_query_log.csv --out judge.pdf --title 'Qwen3-VL-8B, drawer-open'",
 )
+SUCCESS = "success_rate"
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="a run folder")
-    parser.add_argument(
-        "--metric", metavar="NAME", action="append", help="what to draw, again for more (default: eval/*)"
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    curve = actions.add_parser("curve", help="one metric over training, seeds as a mean and a band", allow_abbrev=False)
+    curve.add_argument("files", metavar="[NAME=]FILE", nargs="+", help="a run folder, a metrics.jsonl or an eval.csv")
+    curve.add_argument("--key", metavar="K", help=f"what to draw (default: eval/{SUCCESS}, or {SUCCESS} of a CSV)")
+    curve.add_argument("--mark", metavar="NAME=Y", type=mark, action="append", default=[], help="a horizontal line")
+    curve.add_argument(
+        "--window", metavar="N", type=at_least_one, default=1, help="average each curve over its last N points"
     )
-    parser.add_argument("--out", metavar="FILE", type=Path, default=Path("curve.png"), help="(default: curve.png)")
+    curve.add_argument("--x-label", metavar="T", default="step", help="(default: step)")
+    curve.add_argument("--y-label", metavar="T", help="(default: the metric's name)")
+    judge = actions.add_parser(
+        "judge", help="how often a judge was right, by how far scores differ", allow_abbrev=False
+    )
+    judge.add_argument("log", metavar="FILE", type=Path, help="a vlm_query_log.csv")
+    judge.add_argument("--bins", metavar="N", type=at_least_one, default=5, help="how many bars (default: 5)")
+    judge.add_argument("--equal-width", action="store_true", help="bars of equal width, not of equally many pairs")
+    for name, action in {"curve": curve, "judge": judge}.items():
+        picture = Path(f"{name}.png")
+        action.add_argument("--out", metavar="FILE", type=Path, default=picture, help=f"(default: {picture})")
+        action.add_argument("--title", metavar="T", default="", help="over the figure")
+        action.error = parser.error  # type: ignore[method-assign]
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    from lookact.plots.learning_curve import draw_curves, read_curves
+    from lookact.plots.style import save_figure
 
-    runs = {str(folder): read_curves(folder) for folder in arguments.runs}
-    logged = sorted({name for curves in runs.values() for name in curves})
-    save_picture(draw_curves(runs, chosen(arguments.metric, logged)), arguments.out)
+    figure = {"curve": curve, "judge": judge}[arguments.action](arguments)
+    save_figure(figure, arguments.out)
+    say(f"drew {arguments.out}")
 
 
-def chosen(asked: list[str] | None, logged: list[str]) -> list[str]:
-    """The metrics to draw: those asked for, else all of evaluation, else all."""
-    if not logged:
-        raise ConfigError("nothing to draw: the runs have logged no numbers yet")
-    for name in asked or []:
-        if name not in logged:
-            near = closest(name, logged)
-            remedy = f"did you mean {near}?" if near else f"the runs have {', '.join(logged)}"
-            raise ConfigError(f"unknown metric {shown(name)[1:-1]}: {remedy}")
-    return asked or [name for name in logged if name.startswith("eval/")] or logged
+def curve(arguments: Arguments) -> Figure:
+    """Learning curves of one metric."""
+    from lookact.plots.learning_curve import draw_learning_curve
+
+    curves: dict[str, list[Curve]] = {}
+    for word in arguments.files:
+        name, path = labelled(word)
+        curves.setdefault(name, []).append(read_curve(path, arguments.key))
+    return draw_learning_curve(
+        curves,
+        title=arguments.title,
+        x_label=arguments.x_label,
+        y_label=arguments.y_label or (arguments.key or SUCCESS).rpartition("/")[2].replace("_", " "),
+        marks=arguments.mark,
+        window=arguments.window,
+    )
+
+
+def judge(arguments: Arguments) -> Figure:
+    """A judge's verdicts against true scores."""
+    from lookact.plots.judge_accuracy import draw_judge_accuracy, read_query_log
+
+    log = read_query_log(arguments.log)
+    return draw_judge_accuracy(log, title=arguments.title, bins=arguments.bins, equal_width=arguments.equal_width)
+
+
+def read_curve(path: Path, key: str | None) -> Curve:
+    """One metric of a run or one column of a table, by what the file is."""
+    from lookact.plots.learning_curve import read_eval_csv, read_metrics
+
+    if path.suffix.lower() == ".csv":
+        return read_eval_csv(path, key or SUCCESS)
+    return read_metrics(path, key or f"eval/{SUCCESS}")
+
+
+def labelled(word: str) -> tuple[str, Path]:
+    """The curve's name and its file; without a name, the run's folder gives one."""
+    name, equals, path = word.partition("=")
+    if equals and not Path(word).exists():
+        return name, Path(path)
+    given = Path(word)
+    return (given.parent.name or given.stem if given.suffix else given.name), given
+
+
+def mark(text: str) -> tuple[str, float]:
+    """An argparse type: a name and a height."""
+    name, _, height = text.rpartition("=")
+    try:
+        return name, float(height)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no mark: write it like random=0.12") from None

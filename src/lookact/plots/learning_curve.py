@@ -1,88 +1,143 @@
-"""Learning curves of one or several runs, drawn from their `metrics.jsonl`."""
+"""Learning curves: a line a label, the mean of its seeds with a band, reference lines, labels where lines end."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from matplotlib.ticker import EngFormatter
+from numpy.typing import ArrayLike
+from scipy.optimize import isotonic_regression
 
 from lookact.errors import DataError
-from lookact.types import Image
+from lookact.plots.style import GREY, PALETTE, add_note, new_axes, quiet
+from lookact.plots.tables import Numbers, read_eval_csv, read_metrics
 
-Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Steps (n,) and values (n,)."""
-INK, RUN_COLORS = "#2b2d42", ("#2a6fbb", "#d1495b", "#3a9d6e", "#e09f3e", "#7b5ea7", "#4a4e69")
-PANEL_COLUMNS = 3
+__all__ = ["draw_learning_curve", "read_eval_csv", "read_metrics"]
 
-
-def read_curves(run: Path) -> dict[str, Curve]:
-    """Every number a run logged, by name; a step logged again after a resume counts once, as it ended."""
-    path = run / "metrics.jsonl"
-    points: dict[str, dict[int, float]] = {}
-    try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            for name, value in record.items():
-                if name != "step" and isinstance(value, int | float):
-                    points.setdefault(name, {})[int(record["step"])] = float(value)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); give a run folder") from error
-    except (ValueError, KeyError, AttributeError) as error:
-        raise DataError(f"{path}: is not a file of metrics ({type(error).__name__}: {error})") from error
-    return {name: _curve(found) for name, found in points.items()}
+Points = tuple[ArrayLike, ArrayLike]
+"""Steps and values, (n,) each."""
+LABEL_GAP = 0.065
+"""Between the middles of two labels, as a share of the plot's height."""
 
 
-def smooth(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """(n,) mean over the last `width` values, fewer at the start."""
-    sums = np.cumsum(np.insert(values, 0, 0.0))
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - width, 0)
-    means: NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
-    return means
+@dataclass(frozen=True)
+class Summary:
+    """Several seeds on one axis of steps, (n,) each."""
+
+    steps: Numbers
+    mean: Numbers
+    low: Numbers
+    high: Numbers
 
 
-def draw_curves(runs: Mapping[str, Mapping[str, Curve]], names: Sequence[str]) -> Image:
-    """One panel a metric, one colour a run: the values thin, their running mean thick."""
-    columns = min(PANEL_COLUMNS, len(names))
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.2 * rows), dpi=110, layout="constrained", facecolor="white")
-    for index, name in enumerate(names):
-        panel = figure.add_subplot(rows, columns, index + 1)
-        for color, (run, curves) in zip(RUN_COLORS * len(runs), runs.items()):
-            if name in curves:
-                _draw_curve(panel, curves[name], color, run)
-        _dress(panel, name)
-        if index == 0 and len(runs) > 1:
-            panel.legend(frameon=False, fontsize=8)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
+def draw_learning_curve(
+    curves: Mapping[str, Sequence[Points]],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    marks: Sequence[tuple[str, float]] = (),
+    window: int = 1,
+) -> Figure:
+    """A label's curves are its seeds, each averaged over its last `window` points; `marks` are horizontal lines."""
+    if not curves:
+        raise DataError("no curves to draw: name at least one file")
+    with quiet():
+        figure, axes = new_axes()
+        ends = []
+        for number, (label, seeds) in enumerate(curves.items()):
+            colour = PALETTE[number % len(PALETTE)]
+            ends.append((label, _draw_seeds(axes, label, seeds, colour, window), colour))
+        for label, value in marks:
+            axes.axhline(value, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+            ends.append((label, value, GREY))
+        axes.set(title=title, xlabel=x_label, ylabel=y_label)
+        _scale(axes)
+        _label_ends(axes, ends)
+        add_note(figure, _note(curves, window))
+    return figure
 
 
-def _curve(points: Mapping[int, float]) -> Curve:
-    steps = sorted(points)
-    return np.array(steps, dtype=np.float64), np.array([points[step] for step in steps])
+def summarise(seeds: Sequence[Points]) -> Summary:
+    """Mean, lowest and highest over seeds at every step that all of them span; between its points a seed is a line."""
+    arrays = [(np.asarray(steps, float), np.asarray(values, float)) for steps, values in seeds]
+    first = max(float(steps[0]) for steps, _ in arrays)
+    last = min(float(steps[-1]) for steps, _ in arrays)
+    if first > last:
+        raise DataError(f"seeds share no steps: one begins at {first:g}, another ends at {last:g}")
+    steps = np.unique(np.concatenate([steps for steps, _ in arrays]))
+    steps = steps[(steps >= first) & (steps <= last)]
+    values = np.stack([np.interp(steps, *seed) for seed in arrays])
+    return Summary(steps, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def _draw_curve(panel: Axes, curve: Curve, color: str, run: str) -> None:
-    steps, values = curve
-    few = len(steps) <= 20
-    panel.plot(steps, values, color=color, alpha=1.0 if few else 0.3, linewidth=1.8 if few else 0.8,
-               marker="o" if few else "", markersize=3.5, label=run if few else None)  # fmt: skip
-    if not few:
-        panel.plot(steps, smooth(values, max(3, len(values) // 20)), color=color, linewidth=1.8, label=run)
+def moving_average(values: ArrayLike, window: int) -> Numbers:
+    """(n,) each value averaged with up to `window` - 1 before it."""
+    sums = np.cumsum(np.concatenate([[0.0], np.asarray(values, float)]))
+    stops = np.arange(1, len(sums))
+    starts = np.maximum(stops - window, 0)
+    averages: Numbers = (sums[stops] - sums[starts]) / (stops - starts)
+    return averages
 
 
-def _dress(panel: Axes, name: str) -> None:
-    panel.set_title(name, loc="left", fontsize=10, color=INK)
-    panel.set_xlabel("step", fontsize=8, color=INK)
-    panel.tick_params(labelsize=8, colors=INK)
-    panel.grid(color="#e6e8ee", linewidth=0.8)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+def spread(heights: Sequence[float], gap: float) -> Numbers:
+    """(n,) the heights moved as little as possible, until they lie at least `gap` apart."""
+    order = np.argsort(heights, kind="stable")
+    offsets = gap * np.arange(len(order))
+    apart = np.empty(len(order))
+    apart[order] = isotonic_regression(np.asarray(heights, float)[order] - offsets).x + offsets
+    return apart
+
+
+def _draw_seeds(axes: Axes, label: str, seeds: Sequence[Points], colour: str, window: int) -> float:
+    """Draw one label and return the height at which its line ends."""
+    if not seeds or any(len(np.asarray(steps)) == 0 for steps, _ in seeds):
+        raise DataError(f"{label} has no points to draw: check its file")
+    summary = summarise([(steps, moving_average(values, window)) for steps, values in seeds])
+    if len(seeds) > 1 or window > 1:
+        for steps, values in seeds:
+            axes.plot(steps, values, color=colour, linewidth=0.6, alpha=0.3, gid="raw")
+    if len(seeds) > 1:
+        axes.fill_between(summary.steps, summary.low, summary.high, color=colour, alpha=0.14, linewidth=0)
+    few = len(summary.steps) <= 40 and window == 1
+    axes.plot(
+        summary.steps, summary.mean, color=colour, linewidth=1.7, marker="o" if few else "", markersize=3, label=label
+    )
+    return float(summary.mean[-1])
+
+
+def _scale(axes: Axes) -> None:
+    """Zero is shown where it is near, and long step numbers are shortened."""
+    axes.margins(x=0.02)
+    low, high = axes.dataLim.intervaly
+    if 0 <= low <= 0.5 * high:
+        axes.set_ylim(bottom=0, top=1.06 * high)
+    if axes.dataLim.intervalx[1] >= 10_000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, str]]) -> None:
+    """Names at the right of the plot, beside the heights where their lines end."""
+    bottom, top = axes.get_ylim()
+    heights = spread([(height - bottom) / (top - bottom) for _, height, _ in ends], LABEL_GAP)
+    for (label, _, colour), height in zip(ends, heights):
+        axes.text(1.015, height, label, color=colour, transform=axes.transAxes, va="center", fontsize=8.5)
+
+
+def _note(curves: Mapping[str, Sequence[Points]], window: int) -> str:
+    """How the lines were made, in words."""
+    counts = sorted({len(seeds) for seeds in curves.values()})
+    parts = []
+    if window > 1:
+        parts.append(f"bold: mean of the last {window} points")
+    if counts[-1] > 1:
+        number = str(counts[-1]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+        parts.append(f"mean of {number} seeds" if window > 1 else f"bold: mean of {number} seeds")
+        parts.append("band: lowest to highest")
+    if parts:
+        parts.append("thin: as recorded" if window > 1 else "thin: each seed")
+    return "  ·  ".join(parts)
