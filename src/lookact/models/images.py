@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,3 +68,14 @@ def normaliser(processor: Any) -> tuple[Tensor, Tensor]:
     scale = processor.rescale_factor / deviation
     shift = -torch.tensor(processor.image_mean, dtype=torch.float64) / deviation
     return scale.float(), shift.float()
+
+
+def save_processor(processor: Any, folder: Path) -> None:
+    """Write the image processor's settings, and beside them the video processor's that other engines insist on."""
+    settings = json.loads(processor.to_json_string())
+    settings |= {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
+    shared = ("size", "patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+    video = {key: settings[key] for key in shared} | {"video_processor_type": "Qwen3VLVideoProcessor"}
+    files = {"preprocessor_config.json": settings, "video_preprocessor_config.json": video}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")

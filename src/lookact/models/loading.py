@@ -21,7 +21,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from lookact.errors import ConfigError, DataError
 from lookact.models.chat_vlm import ChatVLM
-from lookact.models.images import pixel_budget
+from lookact.models.images import pixel_budget, save_processor
 from lookact.models.value_head import ValueHead
 
 VALUE_FILE = "value_head.safetensors"
@@ -84,7 +84,7 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
         model = copy.deepcopy(chat.model).merge_and_unload()
     model.save_pretrained(folder)
     chat.tokenizer.save_pretrained(folder)
-    chat.image_processor.save_pretrained(folder)
+    save_processor(chat.image_processor, folder)
     if chat.value_head is not None:
         save_file(chat.value_head.state_dict(), folder / VALUE_FILE)
     return folder

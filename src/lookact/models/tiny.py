@@ -5,7 +5,6 @@ The folder it writes has the layout of a Hugging Face snapshot, so that the same
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3VLConfi
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from lookact.errors import ConfigError
+from lookact.models.images import save_processor
 from lookact.seeding import torch_rng
 from lookact.text.chat import CHAT_TEMPLATE, SPECIAL_TOKENS
 
@@ -59,7 +59,7 @@ def make_tiny(folder: Path | str, *, corpus: Iterable[str], spec: TinySpec = TIN
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer(corpus, spec)
     tokenizer.save_pretrained(folder)
-    write_image_processor(folder, spec)
+    save_processor(image_processor(spec), folder)
     model = build_model(tokenizer, spec, seed)
     model.save_pretrained(folder)
     return folder
@@ -96,20 +96,17 @@ def train_tokenizer(corpus: Iterable[str], spec: TinySpec) -> PreTrainedTokenize
     )
 
 
-def write_image_processor(folder: Path, spec: TinySpec) -> None:
-    """The image processor's settings, and beside them the video processor's that other engines insist on."""
-    budget = {"shortest_edge": (PATCH * MERGE) ** 2, "longest_edge": spec.image_size**2}
+def image_processor(spec: TinySpec) -> Qwen2VLImageProcessorPil:
+    """Qwen3-VL's image processor with a pixel budget of the largest image."""
     half = [0.5, 0.5, 0.5]
-    processor = Qwen2VLImageProcessorPil(
-        size=budget, patch_size=PATCH, temporal_patch_size=FRAMES, merge_size=MERGE, image_mean=half, image_std=half
+    return Qwen2VLImageProcessorPil(
+        size={"shortest_edge": (PATCH * MERGE) ** 2, "longest_edge": spec.image_size**2},
+        patch_size=PATCH,
+        temporal_patch_size=FRAMES,
+        merge_size=MERGE,
+        image_mean=half,
+        image_std=half,
     )
-    processor.save_pretrained(folder)
-    settings = json.loads((folder / "preprocessor_config.json").read_text())
-    settings |= {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    video = {key: settings[key] for key in ("size", "patch_size", "temporal_patch_size", "merge_size")}
-    video |= {"image_mean": half, "image_std": half, "video_processor_type": "Qwen3VLVideoProcessor"}
-    (folder / "video_preprocessor_config.json").write_text(json.dumps(video, indent=2) + "\n")
 
 
 def build_model(tokenizer: Any, spec: TinySpec, seed: int) -> Qwen3VLForConditionalGeneration:
