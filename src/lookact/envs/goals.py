@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lookact.envs.motion import Pose
 from lookact.envs.places import Place, random_pose, roomy
 from lookact.envs.scenes.obstacles import footprint, inside_floor
+from lookact.envs.scenes.questions.facts import spoken
 from lookact.envs.scenes.scene import Array, Box
 from lookact.envs.scenes.space import distance_field
 from lookact.seeding import derive, numpy_rng
@@ -32,9 +33,9 @@ QUESTIONS = (
 class Difficulty:
     """What counts as reached, and how far away an episode starts."""
 
-    success_distance: float = 1.0
+    success_distance: float
     """Metres from the object's footprint."""
-    start_distance: tuple[float, float] = (2.25, 6.0)
+    start_distance: tuple[float, float]
     """Shortest and longest walk to where the goal counts as reached, in metres."""
 
 
@@ -108,8 +109,3 @@ def _make_task(place: Place, goal: int, field: NDArray[np.float32], start: Pose,
     question_id = f"{place.scene.id}_navigation_{seed}"
     shortest = float(field[place.space.index(np.array([start.x, start.y]))])
     return Task(place, goal, label, question, question_id, field, start, shortest)
-
-
-def spoken(label: str) -> str:
-    """A class name as people say it: `tv_monitor` is "tv monitor"."""
-    return label.replace("_", " ")

@@ -1,4 +1,8 @@
-"""What the walking environments share at their Gymnasium side: spaces, and the seeds of an episode."""
+"""What the walking environments share at their Gymnasium side: spaces, and the seeds of an episode.
+
+Gymnasium 1.4's AsyncVectorEnv reads texts out of shared memory once and never again, so the text of an observation
+is in its info as well, and `observe` takes it from there.
+"""
 
 from __future__ import annotations
 

@@ -41,12 +41,14 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         fov_degrees: float = 90.0,
         max_turns: int = 10,
         limits: Limits | None = None,
-        difficulty: Difficulty | None = None,
+        success_distance: float = 1.0,
+        start_distance: tuple[float, float] = (2.25, 6.0),
         progress_weight: float = 0.0,
         gamma: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        """`scenes` are ARKitScenes folders; without them rooms are generated in `style`."""
+        """`scenes` are ARKitScenes folders; without them rooms are generated in `style`. `start_distance` is the
+        shortest and longest walk from a start to the goal, in metres."""
         if scenes is not None and not scenes:
             raise ConfigError("scenes is empty: name at least one folder, or leave it out to generate rooms")
         self.scenes = scenes
@@ -54,7 +56,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self.camera = Camera.square(image_size, fov_degrees)
         self.max_turns = max_turns
         self.limits = limits or Limits()
-        self.difficulty = difficulty or Difficulty()
+        self.difficulty = Difficulty(success_distance, start_distance)
         self.progress_weight = progress_weight
         self.gamma = gamma
         self.render_mode = render_mode
@@ -128,6 +130,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
             "action_error": problem,
             "turn": self.turn,
             "max_turns": self.max_turns,
+            "question": self.task.question,
             "goal": self.task.label,
             "scene_id": self.task.place.scene.id,
             "question_id": self.task.question_id,
@@ -136,7 +139,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
 
 def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
     """What a chat model reads: the question in the first turn, then a word on how the last move went."""
-    text = shown["question"] if info["turn"] == 0 else feedback(info)
+    text = info["question"] if info["turn"] == 0 else feedback(info)
     return Observation(
         text=f"{text} {turn_text(info)}",
         images={"head": shown["rgb"]},

@@ -32,6 +32,8 @@ from lookact.types import Image, Observation
 
 ATTEMPTS = 20
 PROMPT_LENGTH = 2048
+TYPES = tuple(name for name in QUESTION_TYPES if name != "obj_appearance_order")
+"""Asked by default: in which order things appear in a recorded walk is not for this walker to see."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         self,
         *,
         rows: Sequence[tuple[Question, str]] | None = None,
-        types: tuple[str, ...] = QUESTION_TYPES,
+        types: tuple[str, ...] = TYPES,
         style: RoomStyle | None = None,
         image_size: int = 96,
         fov_degrees: float = 90.0,
@@ -87,20 +89,21 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         self.walker = Walker(self.inquiry.place, self.inquiry.start, self.camera, self.limits)
         self.turn = 0
         self._over = False
-        info = self._info()
+        info = self._with_prompt(self._info())
         return self._shown(info), info
 
     def step(self, action: Reply) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
         if self._over:
             raise EnvError("the episode is over: call reset before the next step")
         self.turn += 1
-        info = self._info() | self._respond(action)
+        outcome = self._respond(action)
+        info = self._info() | outcome
         self._over = info["answered"] or self.turn >= self.max_turns
         parts = {
             "answer_reward": self._score(info["prediction"]) if info["answered"] else 0.0,
             "turn_reward": 0.0 if info["answered"] else -self.turn_cost,
         }
-        info |= parts | {"collisions": self.walker.collisions, "path_length": self.walker.path_length}
+        info = self._with_prompt(info | parts)
         return self._shown(info), sum(parts.values()), self._over, False, info
 
     def render(self) -> Image | None:
@@ -134,10 +137,11 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
 
     def _shown(self, info: Mapping[str, Any]) -> Shown:
-        prompt = turn_prompt(info)
-        if self.turn == 0:
-            prompt = f"{format_prompt(self.inquiry.question)}\n{prompt}"
-        return self.walker.view.shown() | {"prompt": prompt}
+        return self.walker.view.shown() | {"prompt": info["prompt"]}
+
+    def _with_prompt(self, info: dict[str, Any]) -> dict[str, Any]:
+        asked = f"{format_prompt(self.inquiry.question)}\n" if self.turn == 0 else ""
+        return info | {"prompt": asked + turn_prompt(info)}
 
     def _info(self) -> dict[str, Any]:
         question = self.inquiry.question
@@ -170,7 +174,7 @@ def draw_question(place: Place, seed: int, types: tuple[str, ...]) -> Question |
 
 def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
     """What a chat model reads: the turn's prompt as it is."""
-    return Observation(shown["prompt"], {"head": shown["rgb"]}, shown["depth"], shown["pose"])
+    return Observation(info["prompt"], {"head": shown["rgb"]}, shown["depth"], shown["pose"])
 
 
 def turn_prompt(info: Mapping[str, Any]) -> str:

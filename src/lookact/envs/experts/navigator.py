@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from lookact.envs.experts.plan import CLEARANCES, FORWARD_STEP, TURN_STEP, best_move, explore, within
-from lookact.envs.experts.seen_map import CELL, SeenMap, pixel_points
+from lookact.envs.experts.seen_map import CELL, SeenMap
 from lookact.envs.experts.sentences import in_view, never_seen, out_of_view
 from lookact.envs.motion import Limits, Move, Pose, wrap
 from lookact.envs.places import View
@@ -15,11 +17,8 @@ from lookact.envs.scenes.render import Camera
 from lookact.envs.scenes.scene import Array
 from lookact.envs.scenes.space import distance_field
 
-LOOK_AROUND = (90, -90, 180)
 VISIBLE_SHARE = 0.001
 """Of the picture, for an object to count as seen."""
-UNSEEN_SHARE = 0.3
-ANCHOR_METERS = 1.0
 
 
 class Navigator:
@@ -32,22 +31,18 @@ class Navigator:
         self.near = success_distance - 1.5 * CELL
         self.map: SeenMap | None = None
         self.goal_points: Array = np.zeros((0, 2))
-        self.looks: list[Pose] = []
 
-    def act(self, view: View, *, collided: bool = False) -> str:
-        """The reply to this view; `collided` says that the last walk was stopped."""
-        if self.map is None:
-            self.map = SeenMap(view.pose)
-        points = pixel_points(view, self.camera)
-        self.map.add(view, self.camera, points)
-        if collided:
-            self.map.bump(view.pose)
-        self.looks.append(view.pose)
-        shown = view.instance == self.goal
-        visible = bool(shown.mean() >= VISIBLE_SHARE)
+    def act(self, view: View, info: Mapping[str, Any]) -> str:
+        """The reply to this view; of `info` it heeds whether the last walk was stopped."""
+        seen = self.map = self.map or SeenMap(view.pose, self.camera)
+        points = seen.add(view)
+        if info["collided"]:
+            seen.bump(view.pose)
+        shown = points[view.instance == self.goal][:, :2]
+        visible = len(shown) >= VISIBLE_SHARE * view.instance.size
         if visible:
-            self.goal_points = np.concatenate([self.goal_points, points[shown][:, :2]])
-        return f"{self._sentence(view.pose, points[shown][:, :2], visible)} {self._choose(self.map, view.pose).json()}"
+            self.goal_points = np.concatenate([self.goal_points, shown])
+        return f"{self._sentence(view.pose, shown, visible)} {self._choose(seen, view.pose).json()}"
 
     def _sentence(self, pose: Pose, shown: Array, visible: bool) -> str:
         if not len(self.goal_points):
@@ -60,11 +55,8 @@ class Navigator:
     def _choose(self, seen: SeenMap, pose: Pose) -> Move:
         if len(self.goal_points):
             return self._approach(seen, pose)
-        for rotation in LOOK_AROUND:
-            yaw = wrap(pose.yaw + math.radians(rotation))
-            if seen.unseen_share(pose, yaw) > UNSEEN_SHARE and not self._looked(pose, yaw):
-                return Move(rotation, 0.0)
-        return explore(seen, pose, self.limits)
+        rotation = seen.unlooked(pose)
+        return explore(seen, pose, self.limits) if rotation is None else Move(rotation, 0.0)
 
     def _approach(self, seen: SeenMap, pose: Pose) -> Move:
         """Towards the nearest place within reach of what was seen of the goal."""
@@ -79,14 +71,6 @@ class Navigator:
             elif np.isfinite(here) and (move := best_move(space, field, pose, self.limits, bearing)):
                 return move
         return Move(TURN_STEP * round(bearing / TURN_STEP) or 90, FORWARD_STEP)
-
-    def _looked(self, pose: Pose, yaw: float) -> bool:
-        """Whether a view from about here already looked that way."""
-        half = math.atan(self.camera.width / 2 / self.camera.fx)
-        return any(
-            math.hypot(look.x - pose.x, look.y - pose.y) < ANCHOR_METERS and abs(wrap(look.yaw - yaw)) < half
-            for look in self.looks
-        )
 
 
 def _bearing(pose: Pose, points: Array) -> float:

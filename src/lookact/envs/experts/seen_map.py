@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from lookact.envs.motion import Pose, heading
+from lookact.envs.motion import Pose, heading, wrap
 from lookact.envs.places import View
 from lookact.envs.scenes.obstacles import STEP
 from lookact.envs.scenes.render import Camera, pixel_rays
@@ -21,12 +23,18 @@ REACH = 14.0
 BODY_HEIGHT = 1.5
 SIGHT = 8.0
 FEET = 0.3
+LOOK_AROUND = (90, -90, 180)
+"""Rotations in degrees, in the order in which they are tried."""
+UNSEEN_SHARE = 0.3
+ANCHOR_METERS = 1.0
 
 
 class SeenMap:
     """Grids with rows along Y and columns along X, like `FreeSpace`."""
 
-    def __init__(self, pose: Pose) -> None:
+    def __init__(self, pose: Pose, camera: Camera) -> None:
+        self.camera = camera
+        self.looks: list[Pose] = []
         side = round(2 * REACH / CELL)
         self.origin: Array = np.array([pose.x, pose.y]) - REACH
         self.seen: Mask = np.zeros((side, side), bool)
@@ -34,13 +42,24 @@ class SeenMap:
         self.stuck: Mask = np.zeros((side, side), bool)
         """Cells that the body could not enter."""
 
-    def add(self, view: View, camera: Camera, points: Array) -> None:
-        """Draw a view whose pixels lie at `points` (h, w, 3)."""
+    def add(self, view: View) -> Array:
+        """Draw a view, and return the world points (h, w, 3) of its pixels."""
+        points = pixel_points(view, self.camera)
         height, hit = points[..., 2], view.depth > 0
         solid = hit & (height > STEP) & (height < BODY_HEIGHT)
         self._mark(self.solid, points[solid][:, :2])
         self._mark(self.seen, points[hit & (height < BODY_HEIGHT)][:, :2])
-        self._mark(self.seen, _open_floor(view, camera, solid))
+        self._mark(self.seen, _open_floor(view, self.camera, solid))
+        self.looks.append(view.pose)
+        return points
+
+    def unlooked(self, pose: Pose) -> int | None:
+        """The rotation in degrees towards unseen floor close by, or None if there is none left."""
+        for rotation in LOOK_AROUND:
+            yaw = wrap(pose.yaw + math.radians(rotation))
+            if self._unseen_share(pose, yaw) > UNSEEN_SHARE and not self._looked(pose, yaw):
+                return rotation
+        return None
 
     def bump(self, pose: Pose) -> None:
         """Remember that there was no way on from here: what stops a body is broader than the line it walked."""
@@ -48,15 +67,6 @@ class SeenMap:
         ahead = (x > 0.05) & (np.hypot(x - 0.2, y) < 0.25)
         forward, left = heading(pose.yaw), heading(pose.yaw + np.pi / 2)
         self._mark(self.stuck, np.array([pose.x, pose.y]) + x[ahead, None] * forward + y[ahead, None] * left)
-
-    def unseen_share(self, pose: Pose, yaw: float) -> float:
-        """How much of the floor within 1.5 m that way was never seen, as far as no solid thing is in between."""
-        yaws = yaw + np.radians(np.arange(-30, 31, 15))
-        steps = np.arange(1, 16) * CELL
-        rays = np.stack([np.cos(yaws), np.sin(yaws)], axis=-1)[:, None] * steps[:, None]
-        cols, rows = np.moveaxis(np.floor((rays + np.array([pose.x, pose.y]) - self.origin) / CELL).astype(int), -1, 0)
-        clear = np.logical_and.accumulate(~self.solid[rows, cols], axis=1)
-        return float((clear & ~self.seen[rows, cols]).mean())
 
     def space(self, pose: Pose, *, clearance: float) -> FreeSpace:
         """Where the body may go as far as it knows, cut to the part seen: the unseen counts as free."""
@@ -85,7 +95,25 @@ class SeenMap:
         # thickened by one cell, what was seen has no gaps between the picture's columns
         unseen = ~ndimage.binary_dilation(self.seen[window])
         unseen &= ndimage.uniform_filter(unseen.astype(np.float32), 5) > 0.5
-        return self.seen[window] & ~self.solid[window] & ndimage.binary_dilation(unseen, iterations=2)
+        clear = ~ndimage.binary_dilation(self.solid[window])
+        return self.seen[window] & clear & ndimage.binary_dilation(unseen, iterations=2)
+
+    def _looked(self, pose: Pose, yaw: float) -> bool:
+        """Whether a view from about here already looked that way."""
+        half = math.atan(self.camera.width / 2 / self.camera.fx)
+        return any(
+            math.hypot(look.x - pose.x, look.y - pose.y) < ANCHOR_METERS and abs(wrap(look.yaw - yaw)) < half
+            for look in self.looks
+        )
+
+    def _unseen_share(self, pose: Pose, yaw: float) -> float:
+        """How much of the floor within 1.5 m that way was never seen, as far as no solid thing is in between."""
+        yaws = yaw + np.radians(np.arange(-30, 31, 15))
+        steps = np.arange(1, 16) * CELL
+        rays = np.stack([np.cos(yaws), np.sin(yaws)], axis=-1)[:, None] * steps[:, None]
+        cols, rows = np.moveaxis(np.floor((rays + np.array([pose.x, pose.y]) - self.origin) / CELL).astype(int), -1, 0)
+        clear = np.logical_and.accumulate(~self.solid[rows, cols], axis=1)
+        return float((clear & ~self.seen[rows, cols]).mean())
 
     def _mark(self, grid: Mask, points: Array) -> None:
         cols, rows = np.floor((points - self.origin) / CELL).astype(int).T

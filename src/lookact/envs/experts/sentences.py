@@ -28,3 +28,16 @@ def _side(bearing: float) -> str:
     if abs(bearing) <= AHEAD_DEGREES:
         return "ahead"
     return "on the left" if bearing > 0 else "on the right"
+
+
+def still_looking(label: str | None) -> str:
+    """1 a label, and 1 for the room as a whole."""
+    return f"No {label} seen yet." if label else "Still looking around."
+
+
+def enough_seen() -> str:
+    return "I have seen enough."
+
+
+def guessed() -> str:
+    return "I must guess."

@@ -1,0 +1,79 @@
+"""Looks around until it has seen what a question is about, then answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lookact.envs.experts.plan import explore
+from lookact.envs.experts.seen_map import SeenMap
+from lookact.envs.experts.sentences import enough_seen, guessed, still_looking
+from lookact.envs.motion import Limits, Move
+from lookact.envs.places import View
+from lookact.envs.scenes.questions.facts import spoken
+from lookact.envs.scenes.render import Camera
+from lookact.envs.scenes.vsi import Question
+from lookact.text.actions import ANSWER_KEY
+
+GLIMPSE = 0.001
+"""Of the picture, for an object to count as seen."""
+GUESSES = {"object_counting": "2", "object_abs_distance": "2.0", "object_size_estimation": "100"}
+"""Answers of a middling size, for numbers that it saw too little to know."""
+WHOLE_ROOM = ("object_counting", "room_size_estimation")
+
+
+class Looker:
+    """Knows the labels of what it sees, and measures without error what it has seen; the rest it must guess."""
+
+    def __init__(self, question: Question, labels: tuple[str, ...], *, camera: Camera, limits: Limits) -> None:
+        """`labels` are those of `Scene.boxes`, by the index in `View.instance`."""
+        self.question, self.camera, self.limits = question, camera, limits
+        self.labels = tuple(spoken(label) for label in labels)
+        words = " ".join([question.question, *(question.options or ())])
+        self.wanted = {label for label in self.labels if re.search(rf"\b{re.escape(label)}\b", words)}
+        self.seen: set[int] = set()
+        self.map: SeenMap | None = None
+
+    def act(self, view: View, info: Mapping[str, Any]) -> str:
+        """The reply to this view; of `info` it heeds the turn, and whether the last walk was stopped."""
+        seen = self.map = self.map or SeenMap(view.pose, self.camera)
+        seen.add(view)
+        if info["collided"]:
+            seen.bump(view.pose)
+        objects, pixels = np.unique(view.instance, return_counts=True)
+        self.seen |= {int(index) for index in objects[pixels >= GLIMPSE * view.instance.size] if index >= 0}
+        rotation = seen.unlooked(view.pose)
+        missing = sorted(self.wanted - {self.labels[index] for index in self.seen})
+        if self._ready(missing, rotation):
+            return f"{enough_seen()} {self._answer(self._known())}"
+        if info["turn"] + 1 >= info["max_turns"]:
+            return f"{guessed()} {self._answer(self._guess())}"
+        move = explore(seen, view.pose, self.limits) if rotation is None else Move(rotation, 0.0)
+        return f"{still_looking(missing[0] if missing else None)} {move.json()}"
+
+    def _ready(self, missing: list[str], rotation: int | None) -> bool:
+        if self.question.question_type in WHOLE_ROOM:
+            return rotation is None
+        return not missing
+
+    def _known(self) -> str:
+        if self.question.question_type == "object_counting":
+            return self._count()
+        return self.question.ground_truth
+
+    def _count(self) -> str:
+        return str(max(1, sum(self.labels[index] in self.wanted for index in self.seen)))
+
+    def _guess(self) -> str:
+        if self.question.question_type == "object_counting":
+            return self._count()
+        if self.question.options is not None:
+            return self.question.options[0][0]
+        return GUESSES.get(self.question.question_type, "20")
+
+    def _answer(self, answer: str) -> str:
+        return json.dumps({ANSWER_KEY: answer})
