@@ -63,6 +63,12 @@ def test_one_smoothed_curve_lies_over_its_raw_line_and_says_so():
     assert figure.get_supxlabel() == "bold: mean of the last 2 points  ·  thin: as recorded"
 
 
+def test_seeds_are_smoothed_before_they_are_averaged():
+    figure, axes = draw({"a": [([1, 2], [0.0, 1.0]), ([1, 2], [0.5, 1.0])], "b": [([1, 2], [0.0, 0.5])]}, window=2)
+    assert line_of(axes, "a").get_ydata().tolist() == [0.25, 0.625]
+    assert figure.get_supxlabel().startswith("bold: mean of 1–2 seeds, each over its last 2 points  ·  band")
+
+
 def test_one_plain_curve_needs_no_note():
     figure, axes = draw({"a": [([1, 2], [0.0, 1.0])]})
     assert len(axes.lines) == 1

@@ -21,6 +21,7 @@ VERDICT = "vlm_predicted_label"
 COLUMNS = (*SCORES, VERDICT)
 OUTCOMES = ("correct", "incorrect", "no preference")
 COLOURS = (PALETTE[0], PALETTE[1], PALE)
+BAR_INCHES = 0.9
 READABLE_SHARE = 0.06
 """Of a bar, for a count to fit into it."""
 
@@ -76,7 +77,7 @@ def draw_judge_accuracy(log: QueryLog, *, title: str, bins: int = 5, equal_width
     """A bar a bin: the shares of correct, incorrect and undecided verdicts, with their counts."""
     counted = count_outcomes(log, bins=bins, equal_width=equal_width)
     with quiet():
-        figure, axes = new_axes()
+        figure, axes = new_axes(width=max(5.4, 0.7 + BAR_INCHES * len(counted.counts)))
         _draw_bars(axes, counted)
         _label_bins(axes, counted)
         axes.set_title(title, pad=26 if title else 18)

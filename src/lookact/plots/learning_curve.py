@@ -99,10 +99,14 @@ def _draw_seeds(axes: Axes, label: str, seeds: Sequence[Points], colour: str, wi
         raise DataError(f"{label} has no points to draw: check its file")
     summary = summarise([(steps, moving_average(values, window)) for steps, values in seeds])
     if len(seeds) > 1 or window > 1:
+        # recorded noise stays behind what was made of it
+        faint = 0.3 if window == 1 else 0.3 / len(seeds) ** 0.5
         for steps, values in seeds:
-            axes.plot(steps, values, color=colour, linewidth=0.6, alpha=0.3, gid="raw")
+            axes.plot(steps, values, color=colour, linewidth=0.6, alpha=faint, gid="raw")
     if len(seeds) > 1:
-        axes.fill_between(summary.steps, summary.low, summary.high, color=colour, alpha=0.14, linewidth=0)
+        axes.fill_between(
+            summary.steps, summary.low, summary.high, color=colour, alpha=0.14 if window == 1 else 0.3, linewidth=0
+        )
     few = len(summary.steps) <= 40 and window == 1
     axes.plot(
         summary.steps, summary.mean, color=colour, linewidth=1.7, marker="o" if few else "", markersize=3, label=label
@@ -131,13 +135,10 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, str]]) -> None:
 def _note(curves: Mapping[str, Sequence[Points]], window: int) -> str:
     """How the lines were made, in words."""
     counts = sorted({len(seeds) for seeds in curves.values()})
-    parts = []
-    if window > 1:
-        parts.append(f"bold: mean of the last {window} points")
-    if counts[-1] > 1:
-        number = str(counts[-1]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
-        parts.append(f"mean of {number} seeds" if window > 1 else f"bold: mean of {number} seeds")
-        parts.append("band: lowest to highest")
-    if parts:
-        parts.append("thin: as recorded" if window > 1 else "thin: each seed")
-    return "  ·  ".join(parts)
+    number = str(counts[-1]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    if counts[-1] == 1:
+        return "" if window == 1 else f"bold: mean of the last {window} points  ·  thin: as recorded"
+    if window == 1:
+        return f"bold: mean of {number} seeds  ·  band: lowest to highest  ·  thin: each seed"
+    averaged = f"bold: mean of {number} seeds, each over its last {window} points"
+    return f"{averaged}  ·  band: lowest to highest  ·  thin: as recorded"
