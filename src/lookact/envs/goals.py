@@ -33,9 +33,9 @@ QUESTIONS = (
 class Difficulty:
     """What counts as reached, and how far away an episode starts."""
 
-    success_distance: float
+    success_distance: float = 1.0
     """Metres from the object's footprint."""
-    start_distance: tuple[float, float]
+    start_distance: tuple[float, float] = (2.25, 6.0)
     """Shortest and longest walk to where the goal counts as reached, in metres."""
 
 

@@ -41,14 +41,12 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         fov_degrees: float = 90.0,
         max_turns: int = 10,
         limits: Limits | None = None,
-        success_distance: float = 1.0,
-        start_distance: tuple[float, float] = (2.25, 6.0),
+        difficulty: Difficulty | None = None,
         progress_weight: float = 0.0,
         gamma: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        """`scenes` are ARKitScenes folders; without them rooms are generated in `style`. `start_distance` is the
-        shortest and longest walk from a start to the goal, in metres."""
+        """`scenes` are ARKitScenes folders; without them rooms are generated in `style`."""
         if scenes is not None and not scenes:
             raise ConfigError("scenes is empty: name at least one folder, or leave it out to generate rooms")
         self.scenes = scenes
@@ -56,7 +54,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self.camera = Camera.square(image_size, fov_degrees)
         self.max_turns = max_turns
         self.limits = limits or Limits()
-        self.difficulty = Difficulty(success_distance, start_distance)
+        self.difficulty = difficulty or Difficulty()
         self.progress_weight = progress_weight
         self.gamma = gamma
         self.render_mode = render_mode
