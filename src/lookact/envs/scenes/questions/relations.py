@@ -73,24 +73,21 @@ def object_rel_direction_hard(facts: Facts, rng: np.random.Generator, count: int
 
 def _directions(facts: Facts, rng: np.random.Generator, count: int, sectors: Sectors, rest: str) -> list[Draft]:
     names = list(dict.fromkeys(name for _, _, name in sectors))
-    triples, answers = _triples(facts, sectors, names)
-    drafts: list[Draft] = []
-    # the answer is drawn first, so that what is common in rooms is not common among the answers
-    free = np.ones(len(triples), dtype=bool)
-    for _ in range(count):
-        wanted = next((answer for answer in rng.permutation(len(names)) if (free & (answers == answer)).any()), None)
-        if wanted is None:
-            break
-        pick = int(rng.choice(np.flatnonzero(free & (answers == wanted))))
-        free[pick] = False
-        here, there, what = (facts.name(facts.unique[place]) for place in triples[pick])
+    triples, answers = clear_triples(facts, sectors, names)
+    piles = [list(rng.permutation(np.flatnonzero(answers == answer))) for answer in range(len(names))]
+    # every answer in turn until one runs out: a scene that lacks one would make the others a better guess
+    rounds = min(len(pile) for pile in piles)
+    order = [answer for _ in range(rounds) for answer in rng.permutation(len(names))]
+    drafts = []
+    for wanted in order[:count]:
+        here, there, what = (facts.name(facts.unique[place]) for place in triples[piles[wanted].pop()])
         options, letter = choose(rng, names[wanted], [name for name in names if name != names[wanted]])
         text = f"I am standing by the {here} and facing the {there}. Is the {what} {rest}"
         drafts.append(Draft(text, letter, options))
     return drafts
 
 
-def _triples(facts: Facts, sectors: Sectors, names: list[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def clear_triples(facts: Facts, sectors: Sectors, names: list[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Triples (k, 3) of places in `facts.unique` (stand, face, seek) with a clear answer, and the answers (k,)."""
     centres = facts.centres[facts.unique]
     offsets = centres[None] - centres[:, None]
