@@ -62,6 +62,8 @@ def turn_of(angle: Array) -> Turns:
 def drive(facts: Facts, stands: Array, route: Route) -> tuple[int, ...] | None:
     """The turns the robot really makes, or None when it gets stuck or a turn has no clear name."""
     place = stands[route.start]
+    if np.isnan(place).any():
+        return None
     heading = facts.centres[facts.unique[route.faced]] - place
     turns: list[int] = []
     for number, stop in enumerate(route.stops):
