@@ -1,11 +1,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen3VLForConditionalGeneration
 
+from lookact.batch import TokenInputs
 from lookact.errors import ConfigError
+from lookact.models.chat_vlm import ChatVLM
+from lookact.models.loading import load_chat
 from lookact.models.tiny import TinySpec, make_tiny, train_tokenizer
 from lookact.text.chat import SPECIAL_TOKENS
 
@@ -86,8 +90,36 @@ def test_linears_start_at_one_over_root_fan_in(tiny_folder: Path) -> None:
     kernel = model.model.visual.patch_embed.proj.weight
     assert float(down.detach().std()) == pytest.approx(256**-0.5, rel=0.03)
     assert float(kernel.detach().std()) == pytest.approx(1536**-0.5, rel=0.03)
+    assert float(model.model.visual.pos_embed.weight.detach().std()) == pytest.approx(1.0, rel=0.05)
 
 
 def test_image_size_must_be_whole_cells(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="image_size 100"):
         make_tiny(tmp_path, corpus=["a"], spec=TinySpec(image_size=100))
+
+
+def places(chat: ChatVLM, random: np.random.Generator, rows: int) -> TokenInputs:
+    """Pictures of noise with a red post in one of six columns, and the number of that column as the reply."""
+    columns = random.integers(6, size=rows)
+    images = random.integers(0, 200, (rows, 96, 96, 3), dtype=np.uint8)
+    for image, column in zip(images, columns):
+        image[20:80, 16 * column + 4 : 16 * column + 12] = (255, 0, 0)
+    pixels, grids = chat.encode_images(list(images))
+    prompt = chat.encode_text("<|vision_start|>" + "<|image_pad|>" * 9 + "<|vision_end|>")
+    ids = torch.tensor([prompt + chat.encode_text(str(column)) for column in columns])
+    positions = torch.full((rows, 1), len(prompt))
+    return TokenInputs(ids, torch.ones_like(ids).bool(), positions, tuple(pixels.split(36)), tuple(grids.split(1)))
+
+
+@pytest.mark.slow
+def test_it_learns_to_see_where_a_thing_is(tmp_path: Path) -> None:
+    chat = load_chat(make_tiny(tmp_path, corpus=["012345"]))
+    optimiser = torch.optim.Adam(chat.parameters(), lr=1e-3)
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        optimiser.zero_grad()
+        (-chat.evaluate(places(chat, random, 32)).logprobs.mean()).backward()
+        optimiser.step()
+    with torch.no_grad():
+        likelihood = chat.evaluate(places(chat, random, 64)).logprobs.exp().mean()
+    assert float(likelihood) > 0.9

@@ -160,14 +160,16 @@ def model_config(tokenizer: Any, spec: TinySpec) -> Qwen3VLConfig:
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, generator: torch.Generator) -> None:
+def initialise(model: Qwen3VLForConditionalGeneration, generator: torch.Generator) -> None:
     """Weights of standard deviation 1/sqrt(fan in): at the usual 0.02 a model this small hardly learns to see."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv3d):
             module.weight.normal_(0.0, 1.0 / math.sqrt(module.weight[0].numel()), generator=generator)
             if module.bias is not None:
                 module.bias.zero_()
-    # after the linears, so that the tied output layer keeps the embedding's draw
-    for module in model.modules():
-        if isinstance(module, nn.Embedding):
-            module.weight.normal_(0.0, 1.0 / math.sqrt(module.embedding_dim), generator=generator)
+    # after the linears, since the output layer is the embedding
+    model.get_input_embeddings().weight.normal_(
+        0.0, 1.0 / math.sqrt(model.config.text_config.hidden_size), generator=generator
+    )
+    # as loud as the patches: smaller, and it takes several times the steps to learn where in a picture a thing is
+    model.model.visual.pos_embed.weight.normal_(0.0, 1.0, generator=generator)
