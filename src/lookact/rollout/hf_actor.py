@@ -19,6 +19,7 @@ from torch.nn.functional import linear
 
 from lookact.errors import EngineError
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
+from lookact.rollout.columns import extend, left_pad
 from lookact.rollout.kv_cache import TurnCache
 from lookact.seeding import numpy_rng
 from lookact.text.action_mask import mask_action_tokens
@@ -148,13 +149,7 @@ class HFActor:
     ) -> Tensor:
         """Appends every row's pending tokens and prompt; returns the last hidden state (b, d)."""
         blocks = [np.append(np.array(state.pending, dtype=np.int64), prompt) for state, prompt in zip(states, prompts)]
-        width = max(len(block) for block in blocks)
-        ids = torch.zeros(len(blocks), width, dtype=torch.long)
-        real = torch.zeros(len(blocks), width, dtype=torch.bool)
-        for i, block in enumerate(blocks):
-            ids[i, width - len(block) :] = torch.from_numpy(block)
-            real[i, width - len(block) :] = True
-        ids, real = ids.to(self.chat.device), real.to(self.chat.device)
+        ids, real = left_pad(blocks, self.chat.device)
         positions = self.chat.rope_positions(ids, grids, real)
         offsets = torch.tensor([state.position for state in states], device=ids.device)
         positions = positions + offsets[None, :, None]
@@ -168,18 +163,8 @@ class HFActor:
         self, ids: Tensor, real: Tensor, positions: Tensor, pixels: Tensor | None = None, grids: Tensor | None = None
     ) -> Tensor:
         """One pass over new columns (b, n); returns the last column's hidden state (b, d)."""
-        b, n = ids.shape
-        past = self._attend.shape[1]
         self._attend = torch.cat([self._attend, real], dim=1)
-        visible = self._attend[:, None, None, :]
-        if n > 1:
-            query = torch.arange(past, past + n, device=ids.device)[:, None]
-            key = torch.arange(past + n, device=ids.device)[None, :]
-            # padding looks at itself, since a row of nothing but masked keys would give NaN
-            visible = (visible & (key <= query)) | (key == query)
-        hidden = self.chat.backbone(ids, visible, positions, pixels, grids, cache=self._cache)
-        self._cache.advance(n)
-        return hidden[:, -1]
+        return extend(self.chat, self._cache, self._attend, ids, positions, pixels, grids)
 
     def _sample(
         self, states: Sequence[_Row], hidden: Tensor
