@@ -156,6 +156,7 @@ def test_ids_without_a_token_are_banned(chat: ChatVLM) -> None:
     assert ChatVLM(chat.model, chat.tokenizer, chat.image_processor).banned[size:].all()
 
 
+@torch.no_grad()
 def test_values_are_those_of_the_state_before_each_unit(chat: ChatVLM, conversations) -> None:
     inputs = conversations(chat, [2, 1])
     assert chat.evaluate(inputs).values is None

@@ -56,7 +56,8 @@ def load_chat(
 ) -> ChatVLM:
     """A Qwen3-VL policy from `source`: a checkpoint folder, an adapter folder of `save_chat`, or a Hub name.
 
-    A saved value head is loaded with it; `value_head=True` makes a fresh one where there is none.
+    An adapter folder brings its own adapters, whatever `lora` says. A saved value head is loaded with it;
+    `value_head=True` makes a fresh one where there is none.
     """
     base, adapter = resolve(source)
     model = load_model(base, dtype, device, device_map, attention, quantise)
