@@ -40,7 +40,7 @@ def extend(
 
     `attend` (b, past + n) is True on real tokens, the new columns included; `positions` (3, b, n) are rotary.
     """
-    n = ids.shape[1]
+    b, n = ids.shape
     past = attend.shape[1] - n
     visible = attend[:, None, None, :]
     if n > 1:
@@ -48,6 +48,8 @@ def extend(
         key = torch.arange(past + n, device=ids.device)[None, :]
         # padding looks at itself, since a row of nothing but masked keys would give NaN
         visible = (visible & (key <= query)) | (key == query)
-    hidden = chat.backbone(ids, visible, positions, () if pixels is None else pixels, grids, cache=cache)
+    # the last layer need not run where nobody reads its output
+    last = torch.full((b, 1), n - 1, device=ids.device)
+    hidden = chat.backbone(ids, visible, positions, () if pixels is None else pixels, grids, cache=cache, keep=last)
     cache.advance(n)
     return hidden[:, -1]
