@@ -23,6 +23,7 @@ COMMANDS = {
     "config": "print a recipe's settings as YAML",
     "demo": "a tiny vision-language model learns to navigate",
     "scenes": "make, draw and check rooms",
+    "serve": "serve a vision-language model over HTTP",
     "plot": "draw figures from runs and logs",
     "bench": "measure speed, as ratios within one run",
     "doctor": "say what works on this machine",

@@ -1,0 +1,64 @@
+"""Numbers for Prometheus, in its text format."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from lookact.judges.server.records import Reply
+
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+HELP = {
+    "requests_total": ("counter", "requests answered, by path and status"),
+    "prompt_tokens_total": ("counter", "tokens read"),
+    "completion_tokens_total": ("counter", "tokens written"),
+    "images_total": ("counter", "images decoded"),
+    "batches_total": ("counter", "batches run"),
+    "batch_rows_total": ("counter", "requests run in batches"),
+    "batch_seconds_total": ("counter", "seconds the model was busy"),
+    "dropped_total": ("counter", "requests whose client left or waited too long"),
+    "queue_waiting": ("gauge", "requests waiting"),
+    "held_bytes": ("gauge", "bytes held for requests under way"),
+    "request_seconds": ("histogram", "seconds from a request's arrival to its answer"),
+}
+
+
+class Metrics:
+    """Counts from the event loop and from the model's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: Counter[tuple[str, str]] = Counter()
+
+    def add(self, name: str, amount: float = 1, labels: str = "") -> None:
+        with self._lock:
+            self._values[name, labels] += amount  # type: ignore[assignment]
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """One request answered; `path` must be one of a few, since each makes a series of its own."""
+        self.add("requests_total", 1, f'path="{path}",status="{status}"')
+        for bucket in (*BUCKETS, float("inf")):
+            self.add("request_seconds_bucket", seconds <= bucket, f'le="{bucket if bucket < 1e9 else "+Inf"}"')
+        self.add("request_seconds_sum", seconds)
+        self.add("request_seconds_count")
+
+    def reply(self, reply: Reply) -> None:
+        self.add("prompt_tokens_total", reply.prompt_tokens)
+        self.add("completion_tokens_total", reply.completion_tokens)
+
+    def batch(self, rows: int, seconds: float) -> None:
+        self.add("batches_total")
+        self.add("batch_rows_total", rows)
+        self.add("batch_seconds_total", seconds)
+
+    def render(self, **gauges: float) -> str:
+        """The page that Prometheus reads."""
+        with self._lock:
+            values = dict(self._values) | {(name, ""): value for name, value in gauges.items()}
+        lines = []
+        for name, (kind, text) in HELP.items():
+            lines += [f"# HELP lookact_{name} {text}", f"# TYPE lookact_{name} {kind}"]
+            for (key, labels), value in values.items():
+                if key == name or (kind == "histogram" and key.startswith(f"{name}_")):
+                    lines.append(f"lookact_{key}{{{labels}}} {value:g}" if labels else f"lookact_{key} {value:g}")
+        return "\n".join(lines) + "\n"
