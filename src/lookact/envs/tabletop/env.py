@@ -1,0 +1,234 @@
+"""`lookact/Tabletop-v0`: an arm at a table is told what to do, and does it.
+
+An episode ends with `terminated` where the task is done (unless `terminate_on_success` is off) and with `truncated`
+after `max_steps`. The dense reward of a step is the progress it made (see `tasks`), the sparse one is 1 where the task
+is done. A step is a tenth of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
+from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
+from lookact.envs.tabletop.control import ACTION_SIZES, Controller, between
+from lookact.envs.tabletop.language import LONGEST, phrase
+from lookact.envs.tabletop.randomise import SHIFTS, TOOL_START, Randomisation, draw_look, draw_start
+from lookact.envs.tabletop.rendering import Renderer
+from lookact.envs.tabletop.scene import HEIGHTS, Layout, build_model
+from lookact.envs.tabletop.staging import dress, place
+from lookact.envs.tabletop.tasks import TASKS, Situation, progress
+from lookact.errors import ConfigError, EnvError
+from lookact.seeding import numpy_rng
+from lookact.types import Image, Observation
+
+SUBSTEPS = 10
+STATE_SIZE, FACTS_SIZE = 11, 21
+TARGETS = {"reach": "none", "push": "mark", "pick_place": "stand"}
+CAMERAS = ("head", "wrist")
+FAR = 10.0
+"""Beyond any number of a state."""
+OBJECT, LEFT_PAD, RIGHT_PAD = 1, 2, 4
+FULL_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+
+
+class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
+    """Observations are `head` and `wrist` pictures, the arm's `state` (joints, opening, tool) and the `instruction`.
+
+    Without cameras nothing is drawn, and `state` alone also tells where the named object and target are.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        task: str = "pick_place",
+        control: str = "ee_delta",
+        cameras: tuple[str, ...] = CAMERAS,
+        image_size: int = 84,
+        max_steps: int = 50,
+        reward: str = "dense",
+        terminate_on_success: bool = True,
+        randomise: Randomisation | None = None,
+        shift: str = "none",
+        distractors: int = 0,
+        render_mode: str | None = None,
+    ) -> None:
+        for name, value, known in (
+            ("task", task, TASKS),
+            ("reward", reward, ("dense", "sparse")),
+            ("shift", shift, SHIFTS),
+        ):
+            if value not in known:
+                raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+        if unknown := set(cameras) - set(CAMERAS):
+            raise ConfigError(f"cameras has {sorted(unknown)}: choose from {', '.join(CAMERAS)}")
+        self.task, self.cameras, self.max_steps, self.reward = task, tuple(cameras), max_steps, reward
+        self.terminate_on_success, self.shift, self.image_size = terminate_on_success, shift, image_size
+        self.randomise = randomise or Randomisation()
+        self.render_mode = render_mode
+        self.layout = Layout(TARGETS[task], distractors)
+        self.model = build_model(self.layout)
+        self.data = mujoco.MjData(self.model)
+        self.controller = Controller(self.model, control)
+        self._renderer: Renderer | None = None
+        self._locate()
+        self._ready = self.controller.kinematics.solve(HOME, TOOL_START, 50)
+        self.observation_space = self._observation_space()
+        self.action_space = spaces.Box(-1.0, 1.0, (ACTION_SIZES[control],), np.float32)
+        self.steps, self.progress, self._over = 0, 0.0, True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
+        """Options `scene_seed` and `start_seed` fix the look and wording, and the places; else `seed` does."""
+        super().reset(seed=seed)
+        self._begin(*episode_seeds(self, seed, options))
+        return self._shown(), self._info()
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise EnvError("the episode is over: call reset before the next step")
+        valid = bool(np.all(np.isfinite(action)))
+        if valid:
+            self.data.ctrl[:] = self.controller.command(action, self.data.qpos[:7])
+        mujoco.mj_step(self.model, self.data, SUBSTEPS)
+        self.steps += 1
+        self._now = self.situation()
+        before, self.progress = self.progress, progress(self.task, self._now)
+        success = self.progress == 1.0
+        terminated = success and self.terminate_on_success
+        truncated = not terminated and self.steps >= self.max_steps
+        self._over = terminated or truncated
+        reward = self.progress - before if self.reward == "dense" else float(success)
+        return self._shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
+
+    def render(self) -> Image | None:
+        """The head camera's picture."""
+        return self._draw(("head",))["head"] if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def situation(self) -> Situation:
+        """What the task looks at."""
+        roles = self._roles[self.data.contact.geom]
+        pairs = (roles[:, 0] | roles[:, 1]).tolist()
+        left, right = (OBJECT | LEFT_PAD) in pairs, (OBJECT | RIGHT_PAD) in pairs
+        return Situation(
+            tool=self.data.site_xpos[self._tool].copy(),
+            object=self.data.xpos[self._object].copy(),
+            target=self._target_place,
+            rest=HEIGHTS[self.look.objects[0][1]],
+            held=left and right,
+            touched=left or right,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The episode as it stands: an environment made alike that loads it goes on bit for bit."""
+        physics = np.zeros(mujoco.mj_stateSize(self.model, FULL_STATE))
+        mujoco.mj_getState(self.model, self.data, physics, FULL_STATE)
+        return {
+            "seeds": list(self._seeds),
+            "steps": self.steps,
+            "over": self._over,
+            "progress": self.progress,
+            "physics": physics,
+            "controller": self.controller.state(),
+            "random": self.np_random.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Shown:
+        """Go on where `state_dict` was taken; returns the observation there."""
+        self._begin(*state["seeds"])
+        mujoco.mj_setState(self.model, self.data, np.asarray(state["physics"]), FULL_STATE)
+        mujoco.mj_forward(self.model, self.data)
+        # forward has overwritten what the solver starts its next step from
+        mujoco.mj_setState(self.model, self.data, np.asarray(state["physics"]), FULL_STATE)
+        self.controller.restore(np.asarray(state["controller"]))
+        self.steps, self._over, self.progress = state["steps"], state["over"], state["progress"]
+        self._now = self.situation()
+        self.np_random.bit_generator.state = state["random"]
+        return self._shown()
+
+    def _begin(self, scene_seed: int, start_seed: int) -> None:
+        self._seeds = (scene_seed, start_seed)
+        things = 1 + self.layout.distractors
+        self.look = draw_look(scene_seed, self.randomise, self.shift, things=things, clutter=self.layout.clutter)
+        self.start = draw_start(start_seed, self.task, self.shift, things=things)
+        self.instruction = phrase(
+            self.task,
+            object=" ".join(self.look.objects[0]),
+            target=self.look.targets[0],
+            held_out=self.shift == "semantics",
+            rng=numpy_rng(scene_seed, "wording"),
+        )
+        mujoco.mj_resetData(self.model, self.data)
+        dress(self.model, self.look, self.layout)
+        place(self.model, self.data, self.look, self.start, self.layout)
+        self._place_arm()
+        self._target_place = np.array([*self.start.targets[0], 0.0])
+        self.steps, self._over = 0, False
+        mujoco.mj_forward(self.model, self.data)
+        self._now = self.situation()
+        self.progress = progress(self.task, self._now)
+
+    def _place_arm(self) -> None:
+        joints = self.controller.kinematics.solve(self._ready, self.start.tool, 6)
+        self.controller.begin(joints)
+        self.data.qpos[:7] = self.data.ctrl[:7] = joints
+        self.data.qpos[7:9] = self.data.ctrl[7:9] = FINGER_TRAVEL
+
+    def _locate(self) -> None:
+        self._tool = self.model.site("tool").id
+        self._object = self.model.body("object0").id
+        self._roles = np.where(self.model.geom_bodyid == self._object, OBJECT, 0)
+        self._roles[self.model.geom("left_pad").id] = LEFT_PAD
+        self._roles[self.model.geom("right_pad").id] = RIGHT_PAD
+
+    def _observation_space(self) -> spaces.Dict:
+        if not self.cameras:
+            return spaces.Dict({"state": spaces.Box(-FAR, FAR, (FACTS_SIZE,), np.float32)})
+        parts: dict[str, spaces.Space[Any]] = {
+            camera: spaces.Box(0, 255, (self.image_size, self.image_size, 3), np.uint8) for camera in self.cameras
+        }
+        parts["state"] = spaces.Box(-FAR, FAR, (STATE_SIZE,), np.float32)
+        parts["instruction"] = spaces.Text(LONGEST, charset=PRINTABLE)
+        return spaces.Dict(parts)
+
+    def _shown(self) -> Shown:
+        joints = self.data.qpos[:9].tolist()
+        arm = [*joints[:7], (joints[7] + joints[8]) / (2 * FINGER_TRAVEL), *self.data.site_xpos[self._tool].tolist()]
+        if not self.cameras:
+            now = self._now
+            facts = [*arm, *now.object, *(now.object - now.tool), *(now.target - now.object), float(now.held)]
+            return {"state": between(np.array(facts), -FAR, FAR).astype(np.float32)}
+        return {**self._draw(self.cameras), "state": np.array(arm, np.float32), "instruction": self.instruction}
+
+    def _draw(self, cameras: tuple[str, ...]) -> dict[str, Image]:
+        if self._renderer is None:
+            self._renderer = Renderer(self.model, self.image_size)
+        return self._renderer.draw(self.data, cameras)
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "success": self.progress == 1.0,
+            "progress": self.progress,
+            "instruction": self.instruction,
+            "task": self.task,
+            "step": self.steps,
+        }
+
+
+def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
+    """What a policy is shown: the instruction, the pictures and the arm's own state."""
+    images = {camera: shown[camera] for camera in CAMERAS if camera in shown}
+    return Observation(text=str(info["instruction"]), images=images, state=shown["state"])

@@ -1,0 +1,78 @@
+"""Scripted experts: each looks at the true state and tells where the tool shall go next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.envs.tabletop.env import Tabletop
+from lookact.envs.tabletop.orientation import Vector
+from lookact.envs.tabletop.scene import STAND_HEIGHT
+from lookact.envs.tabletop.tasks import ABOVE, BEHIND, Situation, behind, placed
+
+HOVER = 0.07
+"""Metres above an object's middle where the fingers are clear of it."""
+ALIGNED = 0.012
+CARRY = STAND_HEIGHT + 0.03
+"""Metres above its place on the table where an object is carried."""
+OPEN, CLOSED = 1.0, 0.0
+
+
+def expert_action(env: Tabletop) -> NDArray[np.float32]:
+    """The expert's action (a,) in the environment's present state and control mode."""
+    goal, opening = EXPERTS[env.task](env.situation())
+    return env.controller.action_towards(goal, opening)
+
+
+def _reach(now: Situation) -> tuple[Vector, float]:
+    return now.object + ABOVE, OPEN
+
+
+def _push(now: Situation) -> tuple[Vector, float]:
+    """Get behind the object without touching it, then go through it towards the target."""
+    way = (now.target - now.object)[:2]
+    way = way / max(float(np.linalg.norm(way)), 1e-6)
+    offset = (now.tool - now.object)[:2]
+    along, aside = float(offset @ way), float(abs(offset[0] * way[1] - offset[1] * way[0]))
+    start = behind(now)
+    if along < -0.02 and aside < ALIGNED and now.tool[2] < 0.04:
+        return np.array([*(now.object[:2] - 0.01 * way), start[2]]), CLOSED
+    if along < -BEHIND + 0.015 and aside < 2 * ALIGNED:
+        return start, CLOSED
+    # a detour around the object, high enough to pass over it
+    return np.array([*start[:2], now.object[2] + HOVER]), CLOSED
+
+
+def _pick_place(now: Situation) -> tuple[Vector, float]:
+    if placed(now):
+        return now.tool + np.array([0, 0, HOVER]) if not now.touched else now.tool, OPEN
+    return _carry(now) if now.held else _grasp(now)
+
+
+def _grasp(now: Situation) -> tuple[Vector, float]:
+    aside = float(np.linalg.norm((now.object - now.tool)[:2]))
+    grip = np.array([*now.object[:2], max(now.object[2] - 0.002, 0.014)])
+    if aside > ALIGNED:
+        return now.object + np.array([0, 0, HOVER]), OPEN
+    return grip, CLOSED if abs(now.tool[2] - grip[2]) < 0.008 else OPEN
+
+
+def _carry(now: Situation) -> tuple[Vector, float]:
+    """Lift, go above the stand, lower, let go."""
+    hold = now.tool - now.object
+    aside = float(np.linalg.norm((now.target - now.object)[:2]))
+    height = now.object[2] - now.rest
+    if aside < ALIGNED:
+        on_stand = np.array([*now.target[:2], now.rest + STAND_HEIGHT + 0.001])
+        return on_stand + hold, OPEN if height < STAND_HEIGHT + 0.004 else CLOSED
+    across = now.target if height > STAND_HEIGHT + 0.008 else now.object
+    return np.array([*across[:2], now.rest + CARRY]) + hold, CLOSED
+
+
+EXPERTS: dict[str, Callable[[Situation], tuple[Vector, float]]] = {
+    "reach": _reach,
+    "push": _push,
+    "pick_place": _pick_place,
+}

@@ -1,0 +1,214 @@
+"""What differs from episode to episode, and what is kept for tests out of distribution.
+
+A scene seed decides how things look, a start seed where they are. Each `shift` takes one side of an episode from ranges
+that training never shows: `vision` surfaces, lights and camera, `semantics` wordings and pairs of colour and shape,
+`execution` places of things and of the arm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lookact.envs.tabletop.orientation import Vector
+from lookact.envs.tabletop.scene import COLOURS, HEAD_EYE, HEAD_FOVY, HEAD_POINT, SHAPES, SURFACES
+from lookact.errors import EnvError
+from lookact.seeding import numpy_rng
+
+SHIFTS = ("none", "vision", "semantics", "execution")
+SEEN_SURFACES = 8
+"""The first surfaces are for training, the others for the vision shift."""
+HELD_OUT_PAIRS = (
+    ("red", "cylinder"),
+    ("green", "brick"),
+    ("blue", "cube"),
+    ("yellow", "cylinder"),
+    ("purple", "brick"),
+    ("orange", "cube"),
+)
+TOOL_START = np.array([0.45, 0.0, 0.18])
+GROUNDS = {
+    "reach": ((0.4, -0.16), (0.6, 0.16)),
+    "push": ((0.38, -0.13), (0.48, 0.13)),
+    "pick_place": ((0.41, -0.15), (0.59, 0.15)),
+}
+"""Low and high corner of where things lie in training."""
+RIM = 0.045
+"""Metres around the training ground where the execution shift puts the object."""
+ELSEWHERE = 0.08
+"""Metres around the training ground where distractors may lie too."""
+SPACING = 0.125
+"""Metres between the middles of things: room for open fingers beside a stand."""
+ATTEMPTS = 1000
+
+
+@dataclass(frozen=True)
+class Randomisation:
+    """Which sides of a scene differ from episode to episode."""
+
+    appearance: bool = True
+    """Colours and shapes of objects and targets."""
+    background: bool = False
+    light: bool = False
+    camera: bool = False
+    clutter: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a scene looks."""
+
+    surfaces: tuple[int, int, int]
+    """Of the table, the floor and the wall."""
+    lights: Vector
+    """(2, 3) colour of each light."""
+    directions: Vector
+    """(2, 3) the way each light shines."""
+    eye: Vector
+    point: Vector
+    fovy: float
+    objects: tuple[tuple[str, str], ...]
+    """(colour, shape) of each; the first is the one asked for."""
+    targets: tuple[str, ...]
+    """Colours; the first is the one asked for."""
+    clutter: tuple[tuple[str, str, float, float], ...]
+    """(colour, shape, x, y) of things that are only seen."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where everything is at first."""
+
+    tool: Vector
+    objects: Vector
+    """(n, 3) x, y and yaw of each object."""
+    targets: Vector
+    """(n, 2)"""
+
+
+def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clutter: int) -> Look:
+    """The look behind a scene seed, with so many objects and targets, and so many places for clutter."""
+    unseen = shift == "vision"
+    eye, point, fovy = _draw_camera(seed, change.camera, unseen)
+    lights, directions = _draw_lights(seed, change.light, unseen)
+    objects, targets = _draw_things(seed, change.appearance, shift == "semantics", things)
+    return Look(
+        surfaces=_draw_surfaces(seed, change.background, unseen),
+        lights=lights,
+        directions=directions,
+        eye=eye,
+        point=point,
+        fovy=fovy,
+        objects=objects,
+        targets=targets,
+        clutter=_draw_clutter(seed, clutter if change.clutter else 0),
+    )
+
+
+def draw_start(seed: int, task: str, shift: str, *, things: int) -> Start:
+    """The places behind a start seed."""
+    rng = numpy_rng(seed, "places")
+    unseen = shift == "execution"
+    named = [_draw_spot(rng, task, RIM if unseen else 0.0, hollow=unseen)]
+    named.append(_draw_goal(rng, named[0]) if task == "push" else _draw_clear(rng, task, named, 0.0))
+    others = list(named)
+    for _ in range(2 * (things - 1)):
+        others.append(_draw_clear(rng, task, others, ELSEWHERE))
+    spots = [named[0], *others[2 : 1 + things], named[1], *others[1 + things :]]
+    yaws = rng.uniform(-np.pi / 4, np.pi / 4, things) if task == "push" else rng.uniform(-0.4, 0.4, things)
+    objects = np.column_stack([np.array(spots[:things]), yaws])
+    return Start(_draw_tool(rng, unseen), objects, np.array(spots[things:]))
+
+
+def _draw_surfaces(seed: int, change: bool, unseen: bool) -> tuple[int, int, int]:
+    rng = numpy_rng(seed, "background")
+    low, high = (SEEN_SURFACES, len(SURFACES)) if unseen else (0, SEEN_SURFACES)
+    table, floor, wall = (int(index) for index in rng.integers(low, high, 3))
+    return (table, floor, wall) if change or unseen else (0, 4, 1)
+
+
+def _draw_lights(seed: int, change: bool, unseen: bool) -> tuple[Vector, Vector]:
+    rng = numpy_rng(seed, "light")
+    directions = np.array([[-0.3, 0.5, -1.0], [-0.2, -0.7, -1.0]])
+    if unseen:
+        # one strong tinted lamp from low down, the other almost out
+        strong = rng.uniform(0.55, 0.75) * (1 - rng.uniform(0, 0.35, 3))
+        directions[0] = [rng.uniform(-0.9, 0.9), rng.choice([-1.6, 1.6]), -1.0]
+        return np.stack([strong, np.full(3, 0.08)]), directions
+    if not change:
+        return np.full((2, 3), 0.32), directions
+    colours = rng.uniform(0.2, 0.42, (2, 1)) * (1 - rng.uniform(0, 0.1, (2, 3)))
+    directions[:, :2] += rng.uniform(-0.3, 0.3, (2, 2))
+    return colours, directions
+
+
+def _draw_camera(seed: int, change: bool, unseen: bool) -> tuple[Vector, Vector, float]:
+    rng = numpy_rng(seed, "camera")
+    direction = rng.normal(size=3)
+    direction /= np.linalg.norm(direction)
+    if unseen:
+        return HEAD_EYE + rng.uniform(0.06, 0.1) * direction, HEAD_POINT + rng.uniform(-0.015, 0.015, 3), HEAD_FOVY
+    if not change:
+        return HEAD_EYE.copy(), HEAD_POINT.copy(), HEAD_FOVY
+    eye = HEAD_EYE + rng.uniform(0, 0.04) * direction
+    return eye, HEAD_POINT + rng.uniform(-0.01, 0.01, 3), HEAD_FOVY + rng.uniform(-1.5, 1.5)
+
+
+def _draw_things(
+    seed: int, change: bool, unseen: bool, things: int
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Objects and targets, no two of a kind in one colour, and the first two in different colours."""
+    rng = numpy_rng(seed, "things")
+    pairs = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    chosen = HELD_OUT_PAIRS if unseen else tuple(pair for pair in pairs if pair not in HELD_OUT_PAIRS)
+    first = chosen[int(rng.integers(len(chosen)))] if change or unseen else ("red", "cube")
+    objects = [first]
+    for colour in rng.permutation([colour for colour in COLOURS if colour != first[0]])[: things - 1]:
+        objects.append((str(colour), str(rng.choice(list(SHAPES)))))
+    others = [str(colour) for colour in rng.permutation([colour for colour in COLOURS if colour != first[0]])]
+    if not (change or unseen):
+        others = ["blue", *(colour for colour in others if colour != "blue")]
+    return tuple(objects), tuple(others[:things])
+
+
+def _draw_clutter(seed: int, places: int) -> tuple[tuple[str, str, float, float], ...]:
+    rng = numpy_rng(seed, "clutter")
+    found = []
+    for _ in range(int(rng.integers(1, places + 1)) if places else 0):
+        side = rng.choice([-1.0, 1.0])
+        x, y = (rng.uniform(0.3, 0.75), side * rng.uniform(0.23, 0.3))
+        found.append((str(rng.choice(list(COLOURS))), str(rng.choice(list(SHAPES))), float(x), float(y)))
+    return tuple(found)
+
+
+def _draw_spot(rng: np.random.Generator, task: str, rim: float, *, hollow: bool = False) -> Vector:
+    """A place on the task's ground widened by `rim`, or only on that rim where `hollow`."""
+    low, high = (np.array(corner) for corner in GROUNDS[task])
+    while True:
+        spot = rng.uniform(low - rim, high + rim)
+        if not hollow or np.any(spot < low) or np.any(spot > high):
+            return spot
+
+
+def _draw_clear(rng: np.random.Generator, task: str, taken: Sequence[Vector], rim: float) -> Vector:
+    """A place with room to all that are taken."""
+    for _ in range(ATTEMPTS):
+        spot = _draw_spot(rng, task, rim)
+        if min(float(np.linalg.norm(spot - other)) for other in taken) > SPACING:
+            return spot
+    raise EnvError(f"no room on the table beside {len(taken)} things: ask for fewer distractors")
+
+
+def _draw_goal(rng: np.random.Generator, origin: Vector) -> Vector:
+    """Where a push shall end: farther from the arm, roughly straight ahead."""
+    angle, distance = rng.uniform(-0.6, 0.6), rng.uniform(0.13, 0.18)
+    return origin + distance * np.array([np.cos(angle), np.sin(angle)])
+
+
+def _draw_tool(rng: np.random.Generator, unseen: bool) -> Vector:
+    if not unseen:
+        return TOOL_START + rng.uniform([-0.03, -0.03, -0.02], [0.03, 0.03, 0.02])
+    side = np.where(rng.random(3) < 0.5, -1.0, 1.0)
+    return TOOL_START + side * rng.uniform([0.04, 0.06, 0.03], [0.07, 0.1, 0.05])
