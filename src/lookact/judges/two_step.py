@@ -41,7 +41,10 @@ class VLMJudge:
 
     def compare(self, pairs: Sequence[Pair], goal: str) -> list[Preference]:
         """A verdict for every pair, in order. Raises JudgeError where the server stays away; replies are kept."""
-        return self.client.map(lambda pair: self._judge(pair, goal), list(pairs))
+        judged = self.client.map(lambda pair: self._judge(pair, goal), list(pairs))
+        # only now: pairs of a call that failed are judged again, and must not count twice
+        self._count(*["pairs"] * len(judged), *[outcome for _, outcome in judged if outcome])
+        return [preference for preference, _ in judged]
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self.counts)
@@ -49,19 +52,18 @@ class VLMJudge:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.counts = Counter(state)
 
-    def _judge(self, pair: Pair, goal: str) -> Preference:
+    def _judge(self, pair: Pair, goal: str) -> tuple[Preference, str]:
+        """The preference, and what it counts as besides a pair."""
         first, second = pair
         if np.array_equal(first, second):
-            self._count("pairs", "identical")
-            return Preference(first, second, -1, "identical")
+            return Preference(first, second, -1, "identical"), "identical"
         replies = {"two_step": self._two_step, "single": self._single, "rating": self._rating}[self.variant](pair, goal)
         try:
             verdict = by_rating(*replies) if self.variant == "rating" else parse_verdict(replies[-1])
-            self._count("pairs", *(["no_preference"] if verdict == -1 else []))
+            outcome = "no_preference" if verdict == -1 else ""
         except ParseError:
-            verdict = -1
-            self._count("pairs", "unparsable")
-        return Preference(first, second, verdict, "\n---\n".join(replies))
+            verdict, outcome = -1, "unparsable"
+        return Preference(first, second, verdict, "\n---\n".join(replies)), outcome
 
     def _two_step(self, pair: Pair, goal: str) -> list[str]:
         question = prompts.DESCRIBE.format(goal=goal)

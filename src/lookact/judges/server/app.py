@@ -32,6 +32,14 @@ from lookact.judges.server.schema import (
     Usage,
 )
 
+METHODS = {
+    "/v1/chat/completions": "POST",
+    "/generate": "POST",
+    "/health": "GET",
+    "/metrics": "GET",
+    "/v1/models": "GET",
+    "/openapi.json": "GET",
+}
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse} for status in (400, 401, 408, 413, 415, 422, 429, 500, 503, 504)
 }
@@ -78,8 +86,7 @@ def create_app(generate: Generate, *, model: str, limits: Limits | None = None, 
     async def models() -> ModelList:
         return ModelList([ModelCard(model, started)])
 
-    paths = frozenset(("/v1/chat/completions", "/generate", "/health", "/metrics", "/v1/models", "/openapi.json"))
-    app.add_middleware(Guard, limits=limits, budget=desk.budget, metrics=desk.metrics, paths=paths, token=token)
+    app.add_middleware(Guard, limits=limits, budget=desk.budget, metrics=desk.metrics, methods=METHODS, token=token)
     return app
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from lookact.judges.server.errors import error_response
@@ -28,13 +28,13 @@ class ClientLeft(Exception):
 
 
 class Guard:
-    """ASGI middleware: reads the whole body within bounds, then lets the request in."""
+    """ASGI middleware: reads the whole body within bounds, then lets the request in. `methods` names every path's."""
 
     def __init__(
-        self, app: App, *, limits: Limits, budget: Budget, metrics: Metrics, paths: frozenset[str], token: str = ""
+        self, app: App, *, limits: Limits, budget: Budget, metrics: Metrics, methods: Mapping[str, str], token: str = ""
     ) -> None:
         self.app, self.limits, self.budget, self.metrics = app, limits, budget, metrics
-        self.paths, self.token = paths, token
+        self.methods, self.token = methods, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,14 +61,15 @@ class Guard:
         finally:
             self.budget.release(sum(map(len, held)))
             if status:
-                path = scope["path"] if scope["path"] in self.paths else "other"
+                path = scope["path"] if scope["path"] in self.methods else "other"
                 self.metrics.request(path, status, time.monotonic() - start)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, held: list[bytes]) -> None:
         headers = dict(scope["headers"])
         if scope["path"] not in OPEN_PATHS:
             self._check_token(headers)
-        if scope["method"] == "POST" and not headers.get(b"content-type", b"").startswith(b"application/json"):
+        takes_json = scope["method"] == self.methods.get(scope["path"]) == "POST"
+        if takes_json and not headers.get(b"content-type", b"").startswith(b"application/json"):
             raise Refused(415, "the body must be JSON: send Content-Type: application/json")
         try:
             async with asyncio.timeout(self.limits.body_seconds):

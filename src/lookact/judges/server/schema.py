@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 from pydantic.dataclasses import dataclass
+
+
+def truth(value: object) -> object:
+    """Refuses 0 where false is meant: the two are equal in Python, but not in JSON."""
+    if not isinstance(value, bool):
+        raise ValueError("Input should be true or false")
+    return value
+
 
 WholeNumber = Annotated[int, Strict()]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Off = Annotated[Literal[False], BeforeValidator(truth)]
 
 
 @dataclass(frozen=True)
@@ -71,11 +80,11 @@ class ChatRequest:
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(gt=0, le=1)] | None = None
     seed: Annotated[WholeNumber, Field(ge=0, lt=2**63)] | None = None
-    n: Literal[1] | None = None
-    stream: Literal[False] | None = None
+    n: Annotated[WholeNumber, Field(ge=1, le=1)] | None = None
+    stream: Off | None = None
     stop: None = None
     tools: None = None
-    logprobs: Literal[False] | None = None
+    logprobs: Off | None = None
 
 
 @dataclass(frozen=True)

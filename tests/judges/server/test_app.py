@@ -1,0 +1,226 @@
+import socket
+import threading
+
+import httpx
+import pytest
+
+from lookact.judges.encoding import encode_png
+from lookact.judges.server.records import Reply
+
+JSON_HEADER = b"Content-Type: application/json\r\n"
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+def error_of(response):
+    assert "\n" not in response.text
+    return response.json()["error"]["message"]
+
+
+def metric(url, name):
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"lookact_{name}"))
+
+
+class Gate:
+    """A model that waits until it is let go."""
+
+    def __init__(self):
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, prompts, dropped):
+        self.entered.set()
+        assert self.open.wait(60)
+        for index, _ in enumerate(prompts):
+            if not dropped(index):
+                yield index, Reply("done")
+
+
+def test_both_forms_answer_with_their_shapes(serve_here, images):
+    url = serve_here()
+    data_url = "data:image/png;base64," + encode_png(images[0])
+    native = [{"type": "text", "text": "look"}, {"type": "image", "image": data_url}]
+    plain = httpx.post(f"{url}/generate", json={"messages": [{"role": "user", "content": native}]}).json()
+    assert plain["text"] == "look (32, 32, 3)"
+    assert plain["usage"] == {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}
+    linked = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": data_url, "detail": "low"}}]
+    body = {"model": "any", "messages": [{"role": "user", "content": linked}], "temperature": 0, "user": "x"}
+    chat = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+    assert (chat["object"], chat["model"]) == ("chat.completion", "echo")
+    assert chat["choices"] == [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "look (32, 32, 3)"}}
+    ]
+    assert chat["usage"]["total_tokens"] == 3
+
+
+def test_health_models_and_metrics_answer(serve_here):
+    url = serve_here()
+    assert httpx.get(f"{url}/health").json() == {"status": "ok", "model": "echo", "waiting": 0}
+    assert [card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]] == ["echo"]
+    page = httpx.get(f"{url}/metrics")
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'lookact_requests_total{path="/health",status="200"}' in page.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b'{"messages": [', 400, "not JSON"),
+        (b"[" * 100_000, 400, ""),
+        (b"\xff\xfe", 400, ""),
+        (b"[]", 422, "body"),
+        (b"{}", 422, "messages"),
+        (b'{"messages": []}', 422, "messages"),
+        (b'{"messages": [{"role": "robot", "content": "x"}]}', 422, "messages.0.role"),
+        (b'{"messages": [{"role": "user", "content": 7}]}', 422, "messages.0.content"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "video"}]}]}', 422, "messages.0.content.0"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "image", "image": "@@"}]}]}', 422, "base64"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "9"}', 422, "max_tokens"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": true}', 422, "max_tokens"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 9999}', 422, "at most 1024"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": NaN}', 422, "temperature"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', 422, "temperature"),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 422, "Unicode"),
+    ],
+)
+def test_a_bad_body_is_told_in_one_line(serve_here, body, status, told):
+    url = serve_here()
+    for path in ("/generate", "/v1/chat/completions"):
+        response = httpx.post(url + path, content=body, headers={"Content-Type": "application/json"})
+        assert response.status_code == status
+        assert told in error_of(response)
+
+
+def test_what_cannot_be_done_is_refused_and_not_ignored(serve_here):
+    url = serve_here()
+    for extra in (
+        {"stream": True},
+        {"n": 2},
+        {"stop": ["x"]},
+        {"tools": [{}]},
+        {"logprobs": True},
+        {"logprobs": 0},
+        {"n": True},
+    ):
+        assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | extra).status_code == 422
+    harmless = {"stream": False, "n": 1, "stop": None, "frequency_penalty": 0}
+    assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | harmless).status_code == 200
+
+
+def test_wrong_paths_methods_and_types_have_their_codes(serve_here):
+    url = serve_here()
+    assert error_of(httpx.get(f"{url}/nowhere")) == "Not Found"
+    assert httpx.get(f"{url}/generate").status_code == 405
+    assert httpx.get(f"{url}/generate").headers["allow"] == "POST"
+    assert httpx.post(f"{url}/health").status_code == 405
+    assert httpx.post(f"{url}/generate", content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+
+
+def test_a_token_is_demanded_everywhere_but_for_health(serve_here):
+    url = serve_here(token="s3cret")
+    assert httpx.get(f"{url}/health").status_code == 200
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}):
+        for response in (
+            httpx.get(f"{url}/metrics", headers=headers),
+            httpx.post(f"{url}/generate", json=HELLO, headers=headers),
+        ):
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"] == "Bearer"
+            assert "token" in error_of(response)
+    right = {"Authorization": "Bearer s3cret"}
+    assert httpx.post(f"{url}/generate", json=HELLO, headers=right).status_code == 200
+
+
+def test_a_body_too_large_is_refused_whether_announced_or_not(serve_here):
+    url = serve_here(body_bytes=1000)
+    large = b'{"messages": "' + b"x" * 2000 + b'"}'
+    as_json = {"Content-Type": "application/json"}
+    assert httpx.post(f"{url}/generate", content=large, headers=as_json).status_code == 413
+    assert httpx.post(f"{url}/generate", content=iter([large]), headers=as_json).status_code == 413
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as vast:
+        vast.sendall(b"POST /generate HTTP/1.1\r\nHost: x\r\n" + JSON_HEADER + b"Content-Length: 10000000\r\n\r\n")
+        vast.settimeout(30)
+        assert vast.recv(4096).startswith(b"HTTP/1.1 413")
+    assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
+    assert metric(url, "held_bytes") == 0
+
+
+def test_decoded_images_count_against_the_budget(serve_here, images):
+    url = serve_here(held_bytes=30_000)
+    parts = [{"type": "image", "image": encode_png(image)} for image in images[:7]]
+    response = httpx.post(f"{url}/generate", json={"messages": [{"role": "user", "content": parts}]})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+    assert metric(url, "held_bytes") == 0
+
+
+def test_a_full_queue_answers_429_and_recovers(serve_here, wait_for):
+    gate = Gate()
+    url = serve_here(gate, queue=2, batch=1)
+    codes = []
+    threads = [
+        threading.Thread(target=lambda: codes.append(httpx.post(f"{url}/generate", json=HELLO, timeout=60).status_code))
+        for _ in range(3)
+    ]
+    threads[0].start()
+    assert gate.entered.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    wait_for(lambda: metric(url, "queue_waiting") == 2)
+    refused = httpx.post(f"{url}/generate", json=HELLO)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    gate.open.set()
+    for thread in threads:
+        thread.join(60)
+    assert codes == [200, 200, 200]
+
+
+def test_a_request_that_takes_too_long_is_answered_504_and_leaves_the_queue(serve_here, wait_for):
+    gate = Gate()
+    url = serve_here(gate, request_seconds=0.2, batch=1)
+    assert [httpx.post(f"{url}/generate", json=HELLO).status_code for _ in range(2)] == [504, 504]
+    assert metric(url, "queue_waiting") == 0
+    assert metric(url, "dropped_total") == 2
+    gate.open.set()
+    wait_for(lambda: httpx.post(f"{url}/generate", json=HELLO).status_code == 200)
+
+
+def test_a_client_that_leaves_frees_its_place(serve_here, wait_for):
+    gate = Gate()
+    url = serve_here(gate, batch=1, queue=1)
+    port = int(url.rpartition(":")[2])
+    body = b'{"messages": [{"role": "user", "content": "hello"}]}'
+    head = b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    running, waiting = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
+    running.sendall(head + body)
+    assert gate.entered.wait(60)
+    waiting.sendall(head + body)
+    wait_for(lambda: metric(url, "queue_waiting") == 1)
+    waiting.close()
+    wait_for(lambda: metric(url, "queue_waiting") == 0)
+    running.close()
+    wait_for(lambda: metric(url, "dropped_total") == 2)
+    gate.open.set()
+    assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
+
+
+def test_a_model_that_fails_answers_500_and_the_server_lives_on(serve_here):
+    def generate(prompts, dropped):
+        for index, prompt in enumerate(prompts):
+            if prompt.messages[0].parts == ("hello",):
+                raise RuntimeError("broken\nweights")
+            yield index, Reply("fine")
+
+    url = serve_here(generate)
+    response = httpx.post(f"{url}/generate", json=HELLO)
+    assert response.status_code == 500
+    assert error_of(response) == "the model failed: RuntimeError: broken weights"
+    other = {"messages": [{"role": "user", "content": "bye"}]}
+    assert httpx.post(f"{url}/generate", json=other).json()["text"] == "fine"
+
+
+def test_a_prompt_the_model_cannot_take_is_the_clients_fault(serve_here):
+    url = serve_here(lambda prompts, dropped: iter([(0, Reply(error="9000 tokens exceed the context"))]))
+    response = httpx.post(f"{url}/generate", json=HELLO)
+    assert (response.status_code, error_of(response)) == (422, "9000 tokens exceed the context")

@@ -1,0 +1,55 @@
+import asyncio
+
+import pytest
+
+from lookact.judges.server.limits import Limits, Refused
+from lookact.judges.server.queue import JobQueue
+
+LIMITS = Limits(queue=3, batch=2, batch_wait=0.05)
+
+
+def test_batches_are_taken_in_order_and_no_larger_than_allowed():
+    async def scenario():
+        queue = JobQueue(LIMITS)
+        jobs = [queue.put(name) for name in "abc"]
+        return jobs, await queue.take(), await queue.take()
+
+    jobs, first, second = asyncio.run(scenario())
+    assert (first, second) == (jobs[:2], jobs[2:])
+
+
+def test_a_full_queue_refuses_and_says_when_to_return():
+    async def scenario():
+        queue = JobQueue(LIMITS)
+        queue.batch_seconds = 4.0
+        for name in "abc":
+            queue.put(name)
+        queue.put("d")
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(scenario())
+    # (1 + 3 / 2) batches of 4 seconds
+    assert (caught.value.status, caught.value.retry_after) == (429, 10)
+
+
+def test_who_leaves_frees_the_place():
+    async def scenario():
+        queue = JobQueue(LIMITS)
+        jobs = [queue.put(name) for name in "abc"]
+        queue.drop(jobs[1])
+        queue.put("d")
+        return [job.prompt for job in await queue.take() + await queue.take()], jobs[1].dropped
+
+    assert asyncio.run(scenario()) == (["a", "c", "d"], True)
+
+
+def test_a_late_comer_joins_the_batch_that_waits():
+    async def scenario():
+        queue = JobQueue(Limits(batch=2, batch_wait=30.0))
+        taking = asyncio.ensure_future(queue.take())
+        queue.put("a")
+        await asyncio.sleep(0.01)
+        queue.put("b")
+        return [job.prompt for job in await asyncio.wait_for(taking, 10)]
+
+    assert asyncio.run(scenario()) == ["a", "b"]

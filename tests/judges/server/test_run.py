@@ -1,0 +1,105 @@
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from lookact.errors import ConfigError
+from lookact.judges.server.run import bind
+
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+def closed_within(connection, seconds):
+    """Whether the other side hangs up, after whatever it may say."""
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(4096):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_a_port_in_use_is_told_at_once():
+    bound = bind("127.0.0.1", 0)
+    bound.listen()
+    with pytest.raises(ConfigError, match="another program uses it"):
+        bind("127.0.0.1", bound.getsockname()[1])
+    bound.close()
+    with pytest.raises(ConfigError, match="cannot serve on 203"):
+        bind("203.0.113.1", 0)
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /generate HTT", b"POST /generate HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_a_connection_that_never_finishes_its_header_is_closed(serve_here, sent):
+    url = serve_here(header_seconds=0.4)
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+        connection.sendall(sent)
+        assert closed_within(connection, 20)
+    assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
+
+
+def test_a_header_sent_byte_by_byte_is_cut_off(serve_here):
+    url = serve_here(header_seconds=0.4)
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+        for _ in range(200):
+            try:
+                connection.sendall(b"X")
+            except ConnectionError:
+                return
+            time.sleep(0.05)
+    pytest.fail("it was still open after 10 seconds")
+
+
+def test_a_body_that_drips_is_answered_408(serve_here):
+    url = serve_here(body_seconds=0.3)
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+        connection.sendall(
+            b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        )
+        connection.settimeout(20)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408")
+        assert closed_within(connection, 20)
+
+
+def test_a_connection_in_use_outlives_the_header_limit(serve_here):
+    url = serve_here(header_seconds=1.0)
+    with httpx.Client() as client:
+        port = set()
+        for _ in range(15):
+            response = client.post(f"{url}/generate", json=HELLO)
+            assert response.status_code == 200
+            port.add(response.extensions["network_stream"].get_extra_info("client_addr"))
+            time.sleep(0.1)
+    assert len(port) == 1
+
+
+@pytest.mark.slow
+def test_a_signal_lets_accepted_work_finish_and_takes_no_more(serve_apart, free_port, wait_for):
+    url = f"http://127.0.0.1:{free_port}"
+    server = serve_apart(free_port, pause=1.0)
+    answers = []
+    asking = [
+        threading.Thread(target=lambda: answers.append(httpx.post(f"{url}/generate", json=HELLO, timeout=60)))
+        for _ in range(6)
+    ]
+    for thread in asking:
+        thread.start()
+    wait_for(lambda: held(url) == 6 * len(b'{"messages":[{"role":"user","content":"hello"}]}'))
+    server.send_signal(signal.SIGTERM)
+    for thread in asking:
+        thread.join(60)
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert server.wait(30) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
+
+
+def held(url):
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith("lookact_held_bytes"))

@@ -1,0 +1,183 @@
+import threading
+
+import numpy as np
+import pytest
+
+from lookact.errors import JudgeError
+from lookact.judges.cache import ReplyCache
+from lookact.judges.client import ClientSpec, JudgeClient
+from lookact.judges.prompts import VERDICT_TOKENS
+from lookact.judges.two_step import VLMJudge, by_rating, parse_rating
+
+GOAL = "to open the {drawer}"
+
+
+class Scripted:
+    """A client that answers from a function and remembers what it was asked."""
+
+    model = "scripted"
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+
+    def ask(self, content, *, max_tokens):
+        self.asked.append((list(content), max_tokens))
+        return self.answer(content)
+
+    def map(self, function, items):
+        return [function(item) for item in items]
+
+
+def pictures(content):
+    return [part for part in content if not isinstance(part, str)]
+
+
+def brighter(content):
+    """The stand-in of a VLM: sees which picture is brighter, and reads what was written."""
+    light = [picture.mean() for picture in pictures(content)]
+    if light:
+        return f"<think>0 or 1?</think>Image {int(light[1] > light[0])} is {{brighter}}."
+    return "1" if "Image 1 is {brighter}" in content[0] else "0"
+
+
+def shade(value):
+    return np.full((8, 8, 3), value, dtype=np.uint8)
+
+
+PAIRS = [(shade(10), shade(200)), (shade(200), shade(10)), (shade(5), shade(6))]
+
+
+def test_describes_first_and_decides_by_the_text_alone():
+    client = Scripted(brighter)
+    preferences = VLMJudge(client).compare(PAIRS[:2], GOAL)
+    assert [preference.verdict for preference in preferences] == [1, 0]
+    (first, _), (second, tokens) = client.asked[:2]
+    assert [picture.mean() for picture in pictures(first)] == [10, 200]
+    assert GOAL in first[-1]
+    assert GOAL in second[0]
+    assert pictures(second) == []
+    assert tokens == VERDICT_TOKENS == 16
+    assert "Image 1 is {brighter}." in second[0]
+    assert "think" not in second[0]
+    assert preferences[0].raw_text.endswith("---\n1")
+    assert preferences[0].first is PAIRS[0][0]
+    assert preferences[0].second is PAIRS[0][1]
+
+
+def test_every_outcome_is_counted_apart():
+    replies = iter(["about them", "-1", "about them", "what a nice day", "about them", "it is hard to tell", "", "0"])
+    judge = VLMJudge(Scripted(lambda content: next(replies)))
+    same = (shade(3), shade(3))
+    verdicts = [preference.verdict for preference in judge.compare([*PAIRS, same, PAIRS[0]], GOAL)]
+    assert verdicts == [-1, -1, -1, -1, 0]
+    assert dict(judge.counts) == {
+        "pairs": 5, "requests": 8, "cached": 0, "identical": 1, "no_preference": 2, "unparsable": 1
+    }  # fmt: skip
+
+
+def test_identical_pairs_cost_no_request():
+    client = Scripted(brighter)
+    preference = VLMJudge(client).compare([(shade(3), shade(3))], GOAL)[0]
+    assert (preference.verdict, preference.raw_text, client.asked) == (-1, "identical", [])
+
+
+def test_one_prompt_asks_once():
+    client = Scripted(lambda content: "-1")
+    assert VLMJudge(client, variant="single").compare(PAIRS[:1], GOAL)[0].verdict == -1
+    assert len(client.asked) == 1
+    assert len(pictures(client.asked[0][0])) == 2
+
+
+def test_ratings_are_compared_and_a_picture_is_rated_once(tmp_path):
+    client = Scripted(lambda content: f"{pictures(content)[0].mean() / 25.5:.1f}")
+    judge = VLMJudge(client, variant="rating", cache=ReplyCache(tmp_path))
+    verdicts = [preference.verdict for preference in judge.compare([*PAIRS, (shade(10), shade(6))], GOAL)]
+    assert verdicts == [1, 0, -1, 0]
+    assert len(client.asked) == judge.counts["requests"] == 4
+    assert judge.counts["cached"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "rating"), [("7", 7), ("I'd say 8.5.", 8.5), ("10/10", 10), ("<think>3</think>0 out of 10", 0)]
+)
+def test_a_rating_is_the_first_number_from_0_to_10(text, rating):
+    assert parse_rating(text) == rating
+
+
+def test_a_rating_without_a_number_is_unparsable():
+    judge = VLMJudge(Scripted(lambda content: "quite 100 close"), variant="rating")
+    assert judge.compare(PAIRS[:1], GOAL)[0].verdict == -1
+    assert judge.counts["unparsable"] == 1
+    assert judge.counts["no_preference"] == 0
+
+
+def test_ratings_decide():
+    assert (by_rating("3", "4"), by_rating("4", "3"), by_rating("4", "4.0")) == (1, 0, -1)
+
+
+def test_a_rerun_costs_no_request_and_gives_the_same(tmp_path):
+    first = VLMJudge(Scripted(brighter), cache=ReplyCache(tmp_path)).compare(PAIRS, GOAL)
+    client = Scripted(brighter)
+    judge = VLMJudge(client, cache=ReplyCache(tmp_path))
+    again = judge.compare(PAIRS, GOAL)
+    assert client.asked == []
+    assert judge.counts["requests"] == 0
+    assert judge.counts["cached"] == 6
+    assert [preference.raw_text for preference in again] == [preference.raw_text for preference in first]
+    judge.compare(PAIRS[:1], "another goal")
+    assert len(client.asked) == 2
+
+
+def test_what_was_answered_before_a_failure_is_not_asked_again(tmp_path):
+    def fails_at_the_third(content):
+        if len(client.asked) == 4:
+            raise JudgeError("the server is gone")
+        return brighter(content)
+
+    client = Scripted(fails_at_the_third)
+    judge = VLMJudge(client, cache=ReplyCache(tmp_path))
+    with pytest.raises(JudgeError):
+        judge.compare(PAIRS, GOAL)
+    assert judge.counts["requests"] == 3
+    assert judge.counts["pairs"] == 0
+    verdicts = [preference.verdict for preference in judge.compare(PAIRS, GOAL)]
+    assert verdicts == [1, 0, 1]
+    # the third description reads like the first: its verdict is known as well
+    assert judge.counts["requests"] == 5
+    assert judge.counts["pairs"] == 3
+
+
+def test_counts_survive_a_resume():
+    judge, resumed = VLMJudge(Scripted(brighter)), VLMJudge(Scripted(brighter))
+    judge.compare(PAIRS, GOAL)
+    resumed.load_state_dict(judge.state_dict())
+    resumed.compare(PAIRS[:1], GOAL)
+    assert resumed.counts["pairs"] == 4
+    assert resumed.counts["requests"] == 8
+
+
+@pytest.mark.slow
+def test_a_server_killed_and_restarted_loses_no_label_and_counts_none_twice(serve_apart, free_port, tmp_path, wait_for):
+    rng = np.random.default_rng(0)
+    pairs = [tuple(rng.integers(0, 255, (2, 16, 16, 3), dtype=np.uint8)) for _ in range(40)]
+    truth = [int(second.mean() > first.mean()) for first, second in pairs]
+    spec = ClientSpec(f"http://127.0.0.1:{free_port}", patience=60.0, concurrency=4)
+    judge = VLMJudge(JudgeClient(spec), cache=ReplyCache(tmp_path))
+    server = serve_apart(free_port, pause=0.02)
+
+    def cut():
+        wait_for(lambda: judge.counts["requests"] >= 10)
+        server.kill()
+        server.wait(30)
+        assert judge.counts["requests"] < 80
+        serve_apart(free_port)
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    verdicts = [preference.verdict for preference in judge.compare(pairs, "a bright picture")]
+    cutting.join(60)
+    assert verdicts == truth
+    assert judge.client.retries > 0
+    assert judge.counts["pairs"] == 40
+    assert judge.counts["requests"] + judge.counts["cached"] == 80
+    assert len(list(tmp_path.rglob("*.json"))) == judge.counts["requests"]
