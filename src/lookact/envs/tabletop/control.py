@@ -59,7 +59,7 @@ class Kinematics:
         slope = self.jacobian[:, :7]
         self.error[:3] = wanted - here
         self.error[3:] = rotation_error(DOWN, self.scratch.site_xmat[self.tool].reshape(3, 3))
-        homing = 0.1 * (HOME - joints)
+        homing = 0.05 * (HOME - joints)
         # what the redundant joint does without moving the tool goes towards home
         pull: Vector = slope.T @ np.linalg.solve(slope @ slope.T + DAMPING, self.error - slope @ homing)
         return pull + homing

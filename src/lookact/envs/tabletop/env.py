@@ -99,6 +99,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         if valid:
             self.data.ctrl[:] = self.controller.command(action, self.data.qpos[:7])
         mujoco.mj_step(self.model, self.data, SUBSTEPS)
+        # a step leaves positions and contacts as they were before its last move
+        mujoco.mj_forward(self.model, self.data)
         self.steps += 1
         self._now = self.situation()
         before, self.progress = self.progress, progress(self.task, self._now)
@@ -141,8 +143,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             "steps": self.steps,
             "over": self._over,
             "progress": self.progress,
-            "physics": physics,
-            "controller": self.controller.state(),
+            "physics": physics.tolist(),
+            "controller": self.controller.state().tolist(),
             "random": self.np_random.bit_generator.state,
         }
 

@@ -86,6 +86,8 @@ def _close(reference: weakref.ref[Renderer]) -> None:
 
 def make_context(size: int) -> Any:
     """A GL context of the chosen backend."""
+    # Mesa's software driver starts a thread a core, which costs more than it saves for pictures as small as these
+    os.environ.setdefault("LP_NUM_THREADS", "0")
     backend = choose_backend()
     try:
         return importlib.import_module(f"mujoco.{backend}").GLContext(size, size)

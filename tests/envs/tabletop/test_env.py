@@ -1,0 +1,185 @@
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import lookact.envs  # noqa: F401  registers the environment
+from lookact.envs.tabletop.env import FACTS_SIZE, STATE_SIZE, Tabletop, observe
+from lookact.envs.tabletop.experts import expert_action
+from lookact.errors import ConfigError, EnvError
+
+
+def roll(env: Tabletop, seed: int, actions: np.ndarray) -> list:
+    """Every observation, reward and flag of an episode."""
+    trace = [env.reset(seed=seed)[0]]
+    for action in actions:
+        shown, *rest = env.step(action)
+        trace += [shown, *rest[:3]]
+    return trace
+
+
+def assert_same(first: list, second: list) -> None:
+    for one, other in zip(first, second, strict=True):
+        if isinstance(one, dict):
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+        else:
+            assert one == other
+
+
+def random_actions(count: int, size: int = 4) -> np.ndarray:
+    return np.random.default_rng(1).uniform(-1, 1, (count, size)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"render_mode": "rgb_array"}, {"cameras": (), "task": "push", "control": "delta_qpos"}, {"task": "reach"}],
+)
+def test_gymnasium_finds_nothing_wrong(settings, recwarn):
+    env = gymnasium.make("lookact/Tabletop-v0", **settings).unwrapped
+    check_env(env, skip_render_check="render_mode" not in settings)
+    env.close()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_same_seed_same_episode_bit_for_bit():
+    actions = random_actions(12)
+    first, second = Tabletop(image_size=48), Tabletop(image_size=48)
+    second.reset(seed=99)
+    assert_same(roll(first, 5, actions), roll(second, 5, actions))
+    assert_same(roll(first, 5, actions), roll(second, 5, actions))
+    first.close()
+    second.close()
+
+
+def test_another_seed_is_another_episode():
+    env = Tabletop(cameras=())
+    assert not np.array_equal(env.reset(seed=1)[0]["state"], env.reset(seed=2)[0]["state"])
+
+
+def test_scene_seed_keeps_the_look_and_start_seed_the_places():
+    env = Tabletop(cameras=())
+    env.reset(options={"scene_seed": 1, "start_seed": 2})
+    look, start, words = env.look.objects, env.start.objects.copy(), env.instruction
+    env.reset(options={"scene_seed": 1, "start_seed": 3})
+    assert (env.look.objects, env.instruction) == (look, words)
+    assert not np.array_equal(env.start.objects, start)
+    env.reset(options={"scene_seed": 4, "start_seed": 2})
+    assert np.array_equal(env.start.objects, start)
+
+
+def test_dense_rewards_add_up_to_the_progress_made():
+    for task in ("reach", "push", "pick_place"):
+        env = Tabletop(cameras=(), task=task)
+        _, info = env.reset(seed=3)
+        begun, total = info["progress"], 0.0
+        for action in random_actions(20):
+            _, reward, terminated, _, info = env.step(action)
+            total += reward
+            if terminated:
+                break
+        assert total == pytest.approx(info["progress"] - begun, abs=1e-12)
+
+
+def test_sparse_reward_is_one_where_the_task_is_done():
+    env = Tabletop(cameras=(), task="reach", reward="sparse")
+    env.reset(seed=0)
+    rewards, terminated = [], False
+    while not terminated:
+        _, reward, terminated, truncated, info = env.step(expert_action(env))
+        rewards.append(reward)
+    assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+    assert info["success"]
+    assert not truncated
+
+
+def test_running_out_of_steps_truncates_and_does_not_terminate():
+    env = Tabletop(cameras=(), max_steps=3)
+    env.reset(seed=0)
+    flags = [env.step(np.zeros(4, np.float32))[2:4] for _ in range(3)]
+    assert flags == [(False, False), (False, False), (False, True)]
+    with pytest.raises(EnvError, match="call reset"):
+        env.step(np.zeros(4, np.float32))
+
+
+def test_success_at_the_last_step_terminates_and_does_not_truncate():
+    env = Tabletop(cameras=(), task="reach")
+    env.reset(seed=0)
+    needed = 1
+    while not env.step(expert_action(env))[2]:
+        needed += 1
+    env = Tabletop(cameras=(), task="reach", max_steps=needed)
+    env.reset(seed=0)
+    for _ in range(needed):
+        _, _, terminated, truncated, _ = env.step(expert_action(env))
+    assert (terminated, truncated) == (True, False)
+
+
+def test_with_a_fixed_horizon_success_ends_nothing():
+    env = Tabletop(cameras=(), task="reach", max_steps=20, terminate_on_success=False)
+    env.reset(seed=0)
+    steps = [env.step(expert_action(env)) for _ in range(20)]
+    assert not any(step[2] for step in steps)
+    assert [step[3] for step in steps] == [False] * 19 + [True]
+    assert steps[-1][4]["success"]
+
+
+def test_an_action_that_is_no_number_moves_nothing_and_is_marked():
+    env = Tabletop(cameras=())
+    shown, _ = env.reset(seed=0)
+    after, _, _, _, info = env.step(np.array([np.nan, 0, 0, 0], np.float32))
+    assert not info["valid_action"]
+    assert np.allclose(after["state"][8:11], shown["state"][8:11], atol=1e-4)
+
+
+def test_a_saved_episode_goes_on_bit_for_bit():
+    env, other = (Tabletop(image_size=48) for _ in range(2))
+    env.reset(seed=3)
+    for _ in range(9):
+        env.step(expert_action(env))
+    state = env.state_dict()
+    shown = env._shown()
+    actions = random_actions(6)
+    other.reset(seed=8)
+    loaded = other.load_state_dict(state)
+    assert all(np.array_equal(shown[name], loaded[name]) for name in shown)
+    for action in actions:
+        first, second = env.step(action), other.step(action)
+        assert all(np.array_equal(first[0][name], second[0][name]) for name in first[0])
+        assert first[1:] == second[1:]
+    env.close()
+    other.close()
+
+
+def test_state_alone_tells_where_things_are():
+    env = Tabletop(cameras=())
+    shown, info = env.reset(seed=0)
+    now = env.situation()
+    assert list(shown) == ["state"]
+    assert shown["state"].shape == (FACTS_SIZE,)
+    assert shown["state"][STATE_SIZE : STATE_SIZE + 3] == pytest.approx(now.object)
+    assert env.look.objects[0][1] in info["instruction"]
+
+
+def test_with_cameras_the_state_is_the_arms_own():
+    env = Tabletop(image_size=32)
+    shown, info = env.reset(seed=0)
+    seen = observe(shown, info)
+    env.close()
+    assert list(seen.images) == ["head", "wrist"]
+    assert seen.state.shape == (STATE_SIZE,)
+    assert seen.state[7] == pytest.approx(1.0)
+    assert seen.text == shown["instruction"]
+
+
+def test_distractors_lie_beside_the_named_object():
+    env = Tabletop(cameras=(), distractors=2)
+    env.reset(seed=0)
+    heights = [env.data.body(f"object{index}").xpos[2] for index in range(3)]
+    assert min(heights) > 0.015
+    assert env.action_space.shape == (4,)
+
+
+@pytest.mark.parametrize("wrong", [{"task": "juggle"}, {"shift": "time"}, {"reward": "shaped"}, {"cameras": ("tail",)}])
+def test_unknown_settings_are_refused_with_what_is_known(wrong):
+    with pytest.raises(ConfigError, match="choose"):
+        Tabletop(**wrong)

@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from lookact.envs.tabletop.language import HELD_OUT_WORDINGS, LONGEST, WORDINGS, phrase
+from lookact.envs.tabletop.scene import COLOURS, SHAPES
+from lookact.envs.tabletop.tasks import TASKS
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_wording_is_used_and_held_out_ones_only_when_asked(task):
+    rng = np.random.default_rng(0)
+    said = {
+        held_out: {phrase(task, object="red cube", target="blue", held_out=held_out, rng=rng) for _ in range(100)}
+        for held_out in (False, True)
+    }
+    assert len(said[False]) == len(WORDINGS[task]) >= 4
+    assert len(said[True]) == len(HELD_OUT_WORDINGS[task]) >= 2
+    assert not said[False] & said[True]
+    assert all("red cube" in text for text in said[False] | said[True])
+
+
+def test_the_target_is_named_as_what_it_is():
+    rng = np.random.default_rng(0)
+    assert "blue stand" in phrase("pick_place", object="red cube", target="blue", held_out=False, rng=rng)
+    assert "blue mark" in phrase("push", object="red cube", target="blue", held_out=False, rng=rng)
+
+
+def test_no_instruction_is_longer_than_its_space():
+    colour, shape = max(COLOURS, key=len), max(SHAPES, key=len)
+    for wordings in (*WORDINGS.values(), *HELD_OUT_WORDINGS.values()):
+        for wording in wordings:
+            assert len(wording.format(object=f"{colour} {shape}", target=f"{colour} stand")) <= LONGEST
