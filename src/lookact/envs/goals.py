@@ -60,7 +60,7 @@ class Task:
 
 
 @lru_cache(maxsize=256)
-def find_task(place: Place, seed: int, difficulty: Difficulty) -> Task | None:
+def find_task(place: Place, seed: int, difficulty: Difficulty, questions: tuple[str, ...] = QUESTIONS) -> Task | None:
     """The task that `seed` draws in this place, or None if no object with a label of its own can be started from."""
     labels = Counter(box.label for box in place.scene.boxes)
     goals = [index for index, box in enumerate(place.scene.boxes) if labels[box.label] == 1]
@@ -70,7 +70,7 @@ def find_task(place: Place, seed: int, difficulty: Difficulty) -> Task | None:
         far = roomy(place.space) & (field >= low) & (field <= high)
         if far.any():
             start = random_pose(place, numpy_rng(seed, "start"), far)
-            return _make_task(place, int(goal), field, start, seed)
+            return _make_task(place, int(goal), field, start, seed, questions)
     return None
 
 
@@ -103,9 +103,11 @@ def _in_sight(floor: Array, points: Array, targets: Array) -> NDArray[np.bool_]:
     return np.asarray(inside_floor(floor, between).all(axis=0))
 
 
-def _make_task(place: Place, goal: int, field: NDArray[np.float32], start: Pose, seed: int) -> Task:
+def _make_task(
+    place: Place, goal: int, field: NDArray[np.float32], start: Pose, seed: int, questions: tuple[str, ...]
+) -> Task:
     label = spoken(place.scene.boxes[goal].label)
-    question = QUESTIONS[derive(seed, "wording") % len(QUESTIONS)].format(label=label)
+    question = questions[derive(seed, "wording") % len(questions)].format(label=label)
     question_id = f"{place.scene.id}_navigation_{seed}"
     shortest = float(field[place.space.index(np.array([start.x, start.y]))])
     return Task(place, goal, label, question, question_id, field, start, shortest)

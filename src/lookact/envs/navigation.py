@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-from lookact.envs.goals import Difficulty, Task, find_task
+from lookact.envs.goals import QUESTIONS, Difficulty, Task, find_task
 from lookact.envs.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.motion import Limits, read_move
 from lookact.envs.places import Place, generated_place, recorded_place
@@ -42,6 +42,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         max_turns: int = 10,
         limits: Limits | None = None,
         difficulty: Difficulty | None = None,
+        questions: tuple[str, ...] = QUESTIONS,
         progress_weight: float = 0.0,
         gamma: float = 1.0,
         render_mode: str | None = None,
@@ -55,6 +56,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self.max_turns = max_turns
         self.limits = limits or Limits()
         self.difficulty = difficulty or Difficulty()
+        self.questions = questions
         self.progress_weight = progress_weight
         self.gamma = gamma
         self.render_mode = render_mode
@@ -95,7 +97,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
     def _find_task(self, scene_seed: int, start_seed: int) -> Task:
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            if (task := find_task(self._place(seed), start_seed, self.difficulty)) is not None:
+            if (task := find_task(self._place(seed), start_seed, self.difficulty, self.questions)) is not None:
                 return task
         raise EnvError(f"no start {self.difficulty.start_distance} m from a goal in {ATTEMPTS} scenes: widen the range")
 
@@ -136,10 +138,17 @@ class Navigation(gymnasium.Env[Shown, Reply]):
 
 
 def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
-    """What a chat model reads: the question in the first turn, then a word on how the last move went."""
-    text = info["question"] if info["turn"] == 0 else feedback(info)
+    """What a chat model reads: a word on how the last move went, the question, and the turn.
+
+    The question comes again in every turn: right behind the picture, a small model finds what it asks about.
+    """
+    words = (
+        [info["question"], turn_text(info)]
+        if info["turn"] == 0
+        else [feedback(info), info["question"], turn_text(info)]
+    )
     return Observation(
-        text=f"{text} {turn_text(info)}",
+        text=" ".join(words),
         images={"head": shown["rgb"]},
         depth=shown["depth"],
         state=shown["pose"],

@@ -27,6 +27,8 @@ from lookact.text.chat import CHAT_TEMPLATE, SPECIAL_TOKENS
 NUMBER = r"-?\d+(?:\.\d+)?"
 """A number is a piece of its own; all that stands between two numbers may become one piece."""
 ROLES = ("system\n", "user\n", "assistant\n")
+SENTENCE_END = r"[.?!](?!\d) ?"
+"""No piece runs on into the next sentence, so that one sentence is always the same piece."""
 PATCH, MERGE, FRAMES, HEAD = 16, 2, 2, 32
 
 
@@ -71,6 +73,7 @@ def train_tokenizer(corpus: Iterable[str], spec: TinySpec) -> PreTrainedTokenize
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(NUMBER), behavior="isolated"),
+            pre_tokenizers.Split(Regex(SENTENCE_END), behavior="merged_with_previous"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

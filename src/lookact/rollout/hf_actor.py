@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,19 +32,23 @@ if TYPE_CHECKING:
 Ids = NDArray[np.int64]
 
 
+def _bounded(default: Any, **rules: Any) -> Any:
+    """A field whose help and bounds a config check reads."""
+    return field(default=default, metadata=rules)
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How replies are drawn; the learner must score under the same values."""
 
-    max_tokens: int = 64
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    greedy: bool = False
-    min_action_tokens: int = 10
-    max_action_tokens: int = 100
-    max_context: int = 4096
-    """A row whose conversation would grow past this many tokens starts afresh from the current turn."""
+    max_tokens: int = _bounded(64, least=1, help="longest reply")
+    temperature: float = _bounded(1.0, above=0, help="of sampling and of scoring alike")
+    top_k: int = _bounded(0, least=0, help="sample from the k likeliest tokens; 0: all")
+    top_p: float = _bounded(1.0, above=0, most=1, help="sample from the likeliest tokens that make up this share")
+    greedy: bool = _bounded(False, help="take the likeliest token instead of sampling")
+    min_action_tokens: int = _bounded(10, least=1, help="fewest tokens an action may have")
+    max_action_tokens: int = _bounded(100, least=1, help="most tokens an action may have")
+    max_context: int = _bounded(4096, least=64, help="tokens after which a conversation starts afresh")
 
 
 @dataclass
@@ -144,9 +148,7 @@ class HFActor:
     def _hide_past(self, index: int) -> None:
         self._attend[index] = False
 
-    def _feed_blocks(
-        self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor
-    ) -> Tensor:
+    def _feed_blocks(self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor) -> Tensor:
         """Appends every row's pending tokens and prompt; returns the last hidden state (b, d)."""
         blocks = [np.append(np.array(state.pending, dtype=np.int64), prompt) for state, prompt in zip(states, prompts)]
         ids, real = left_pad(blocks, self.chat.device)
@@ -166,9 +168,7 @@ class HFActor:
         self._attend = torch.cat([self._attend, real], dim=1)
         return extend(self.chat, self._cache, self._attend, ids, positions, pixels, grids)
 
-    def _sample(
-        self, states: Sequence[_Row], hidden: Tensor
-    ) -> tuple[Ids, NDArray[np.float32], list[int]]:
+    def _sample(self, states: Sequence[_Row], hidden: Tensor) -> tuple[Ids, NDArray[np.float32], list[int]]:
         """Draws tokens until every row has closed its reply or reached the limit: (b, n) ids, log-probs, lengths."""
         limit, b = self.sampling.max_tokens, len(states)
         uniforms = torch.from_numpy(np.stack([state.rng.random(limit) for state in states])).to(hidden.device)
@@ -183,20 +183,24 @@ class HFActor:
             open_rows = open_rows & (ids[:, step] != self.chat.end_id)
             if step + 1 == limit or not bool(open_rows.any()):
                 break
-            hidden = self._forward(ids[:, step : step + 1], open_rows[:, None], (positions + step)[None, :, None].expand(3, b, 1))
+            hidden = self._forward(
+                ids[:, step : step + 1], open_rows[:, None], (positions + step)[None, :, None].expand(3, b, 1)
+            )
         return ids.cpu().numpy(), logprobs.float().cpu().numpy(), counts.tolist()
 
     def _draw(self, hidden: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         s = self.sampling
         logits = adjust_logits(
-            linear(hidden, self.chat.output_weight), temperature=s.temperature, banned=self.chat.banned, top_k=s.top_k, top_p=s.top_p
+            linear(hidden, self.chat.output_weight),
+            temperature=s.temperature,
+            banned=self.chat.banned,
+            top_k=s.top_k,
+            top_p=s.top_p,
         )
         ids = logits.argmax(-1) if s.greedy else sample_tokens(logits, uniforms)
         return ids, gather_logprobs(logits, ids)
 
-    def _decide(
-        self, state: _Row, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], fresh: bool
-    ) -> Decision:
+    def _decide(self, state: _Row, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], fresh: bool) -> Decision:
         state.pending = [int(ids[-1])]
         state.closed = state.pending[0] == self.chat.end_id
         state.position += len(ids) - 1

@@ -20,30 +20,30 @@ REPLY = re.compile(r'[A-Z][a-z ]+\. \{"rotation_angle_degrees": (-?\d+), "forwar
 
 
 def navigate(place, pose):
-    navigator = Navigator(0, "chair", camera=CAMERA, limits=Limits(), success_distance=1.0)
+    navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
     return navigator.act(look(place, pose, CAMERA), CALM)
 
 
 def test_it_walks_straight_to_what_it_sees(make_place):
     reply = navigate(make_place(6.0, 4.0, CHAIR_AHEAD), Pose(1.05, 2.05, 0.0, 1.2))
-    assert reply == 'I see the chair far ahead. {"rotation_angle_degrees": 0, "forward_meters": 1.5}'
+    assert reply == 'I see it far ahead. {"rotation_angle_degrees": 0, "forward_meters": 1.5}'
 
 
 def test_it_turns_towards_what_it_sees(make_place):
     reply = navigate(make_place(6.0, 4.0, CHAIR_AHEAD), Pose(1.05, 2.05, -math.radians(30), 1.2))
-    assert reply == 'I see the chair far on the left. {"rotation_angle_degrees": 30, "forward_meters": 1.5}'
+    assert reply == 'I see it far on the left. {"rotation_angle_degrees": 30, "forward_meters": 1.5}'
 
 
 def test_a_goal_behind_is_searched_for_and_not_known(make_place):
     behind = Pose(3.0, 2.0, math.pi, 1.2)
     here, there = (make_place(6.0, 4.0, {"chair": (5.0, y, 1.0, 1.0, 0.9)}) for y in (0.0, 3.0))
-    search = 'No chair in view. {"rotation_angle_degrees": 90, "forward_meters": 0.0}'
+    search = 'Not in view. {"rotation_angle_degrees": 90, "forward_meters": 0.0}'
     assert navigate(here, behind) == navigate(there, behind) == search
 
 
 def test_it_remembers_what_is_out_of_view(make_place):
     place = make_place(6.0, 4.0, CHAIR_AHEAD)
-    navigator = Navigator(0, "chair", camera=CAMERA, limits=Limits(), success_distance=1.0)
+    navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
     navigator.act(look(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA), CALM)
     reply = navigator.act(look(place, Pose(1.05, 2.05, math.radians(90), 1.2), CAMERA), CALM)
     assert reasoning_of(reply) == "The chair is out of view on the right."
@@ -53,13 +53,13 @@ def test_it_remembers_what_is_out_of_view(make_place):
 def test_it_walks_around_what_is_in_the_way(make_place):
     place = make_place(8.0, 4.0, {"chair": (7.0, 1.5, 1.0, 1.0, 1.4), "table": (3.0, 1.0, 0.6, 2.0, 0.8)})
     reply = navigate(place, Pose(2.05, 2.05, 0.0, 1.2))
-    assert reasoning_of(reply) == "I see the chair far ahead."
+    assert reasoning_of(reply) == "I see it far ahead."
     assert abs(parse_action(reply)["rotation_angle_degrees"]) >= 45
 
 
 def test_after_a_collision_it_tries_another_way(make_place):
     place = make_place(6.0, 4.0, CHAIR_AHEAD)
-    navigator = Navigator(0, "chair", camera=CAMERA, limits=Limits(), success_distance=1.0)
+    navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
     view = look(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA)
     first = navigator.act(view, CALM)
     assert parse_action(navigator.act(view, {"collided": True})) != parse_action(first)

@@ -75,7 +75,6 @@ def expert_for(world: Navigation | SpatialVQA) -> Expert:
         return Looker(world.inquiry.question, labels, camera=world.camera, limits=world.limits)
     return Navigator(
         world.task.goal,
-        world.task.label,
         camera=world.camera,
         limits=world.limits,
         success_distance=world.difficulty.success_distance,

@@ -24,9 +24,9 @@ VISIBLE_SHARE = 0.001
 class Navigator:
     """Replies with a sentence and a move: rotations in steps of 15 degrees, walks in steps of 0.25 m."""
 
-    def __init__(self, goal: int, label: str, *, camera: Camera, limits: Limits, success_distance: float) -> None:
+    def __init__(self, goal: int, *, camera: Camera, limits: Limits, success_distance: float) -> None:
         """`goal` is the object's index in `View.instance`, told for the current view only."""
-        self.goal, self.label = goal, label
+        self.goal = goal
         self.camera, self.limits = camera, limits
         self.near = success_distance - 1.5 * CELL
         self.map: SeenMap | None = None
@@ -46,11 +46,11 @@ class Navigator:
 
     def _sentence(self, pose: Pose, shown: Array, visible: bool) -> str:
         if not len(self.goal_points):
-            return never_seen(self.label)
+            return never_seen()
         if not visible:
-            return out_of_view(self.label, _bearing(pose, self.goal_points))
+            return out_of_view(_bearing(pose, self.goal_points))
         distance = np.hypot(shown[:, 0] - pose.x, shown[:, 1] - pose.y).min()
-        return in_view(self.label, _bearing(pose, shown), float(distance))
+        return in_view(_bearing(pose, shown), float(distance))
 
     def _choose(self, seen: SeenMap, pose: Pose) -> Move:
         if len(self.goal_points):

@@ -7,19 +7,18 @@ BEHIND_DEGREES = 135.0
 NEAR_METERS = 2.0
 
 
-def in_view(label: str, bearing: float, distance: float) -> str:
-    """6 a label: near or far, and left, ahead or right. Bearing in degrees, positive to the left."""
-    return f"I see the {label} {'near' if distance < NEAR_METERS else 'far'} {_side(bearing)}."
+def in_view(bearing: float, distance: float) -> str:
+    """6 of them: near or far, and left, ahead or right. Bearing in degrees, positive to the left."""
+    return f"I see it {'near' if distance < NEAR_METERS else 'far'} {_side(bearing)}."
 
 
-def out_of_view(label: str, bearing: float) -> str:
-    """4 a label, once it has been seen."""
-    return f"The {label} is out of view {_side(bearing)}."
+def out_of_view(bearing: float) -> str:
+    """4 of them, once it has been seen."""
+    return f"It is out of view {_side(bearing)}."
 
 
-def never_seen(label: str) -> str:
-    """1 a label."""
-    return f"No {label} in view."
+def never_seen() -> str:
+    return "Not in view."
 
 
 def _side(bearing: float) -> str:

@@ -1,0 +1,106 @@
+"""The chat model of the token recipes: a tiny one made on the spot, or a real one by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+
+from lookact.data.demos import Script
+from lookact.models.chat_vlm import ChatVLM
+from lookact.models.loading import LoraSpec, load_chat
+from lookact.models.reference import AdapterReference, CopyReference, make_reference
+from lookact.models.tiny import TinySpec, make_tiny
+from lookact.train.config import setting
+from lookact.train.distributed import barrier, is_main
+
+TINY = "tiny"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which checkpoint, and how it is held."""
+
+    source: str = setting(TINY, help="'tiny', a checkpoint folder, or a name such as Qwen/Qwen3-VL-8B-Instruct")
+    hidden: int = setting(128, help="width of the tiny model", least=32)
+    layers: int = setting(2, help="layers of the tiny model", least=1)
+    vision_hidden: int = setting(64, help="width of the tiny vision tower", least=32)
+    vision_depth: int = setting(2, help="layers of the tiny vision tower", least=1)
+    dtype: Literal["float32", "bfloat16"] = setting("float32", help="bfloat16 pays on GPUs only")
+    device: str = setting("cpu", help="cpu, cuda or cuda:N")
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", help="attention kernel")
+    lora_rank: int = setting(0, help="0 trains every weight", least=0)
+    quantise: Literal["nf4"] | None = setting(None, help="nf4 holds frozen weights in 4 bits; needs lora_rank")
+    max_pixels: int | None = setting(None, help="largest image in pixels; one token per 32x32", least=1024)
+    gradient_checkpointing: bool = setting(False, help="trade a third more compute for far less memory")
+
+
+def open_chat(
+    model: Model,
+    folder: Path,
+    *,
+    corpus: Callable[[], Sequence[str]],
+    image_size: int,
+    seed: int,
+    value_head: bool = False,
+) -> ChatVLM:
+    """The model that `model` names; a tiny one is written to `folder` first, unless it is there already."""
+    source = model.source
+    if source == TINY:
+        source = str(folder)
+        if is_main() and not (folder / "config.json").exists():
+            spec = TinySpec(
+                hidden=model.hidden,
+                layers=model.layers,
+                vision_hidden=model.vision_hidden,
+                vision_depth=model.vision_depth,
+                image_size=image_size,
+            )
+            make_tiny(folder, corpus=corpus(), spec=spec, seed=seed)
+        barrier()
+    return load_chat(
+        source,
+        dtype=model.dtype,
+        device=model.device,
+        attention=model.attention,
+        lora=LoraSpec(rank=model.lora_rank) if model.lora_rank else None,
+        quantise=model.quantise,
+        max_pixels=model.max_pixels,
+        gradient_checkpointing=model.gradient_checkpointing,
+        value_head=value_head,
+    )
+
+
+def script_of(chat: ChatVLM, *, system: str = "") -> Script:
+    """How this model writes conversations down."""
+    return Script(
+        encode=chat.encode_text,
+        image_tokens=lambda image: chat.image_token_counts(chat.encode_images([image])[1])[0],
+        image_pad_id=chat.image_pad_id,
+        end_id=chat.end_id,
+        system=system,
+    )
+
+
+class NoReference:
+    """Nothing to stay close to."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        pass
+
+
+Reference = NoReference | CopyReference | AdapterReference
+
+
+def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Reference:
+    """The reference that a policy is held to, made from the policy as it is now."""
+    if kind == "none":
+        return NoReference()
+    # an average needs weights of its own; a frozen one may be the policy without its adapters
+    return make_reference(chat) if kind == "frozen" else CopyReference(chat)

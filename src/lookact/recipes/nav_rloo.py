@@ -1,0 +1,255 @@
+"""nav-rloo: a vision-language model learns to walk to things, by REINFORCE with a leave-one-out baseline.
+
+Imitate a navigator that looks around before it goes; then act in groups from equal starts, compare each episode
+with the others of its group (arXiv:2402.14740), and push the tokens of its actions up or down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lookact.batch import Batch
+from lookact.data.segments import Segment, cut
+from lookact.errors import TokenMismatch, TrainingStopped
+from lookact.models.chat_vlm import ChatVLM
+from lookact.ops.advantages import leave_one_out, zero_variance_groups
+from lookact.ops.kl import AdaptiveKL, k1, k2, k3, kl_loss
+from lookact.ops.masked import Metrics, masked_max
+from lookact.ops.policy_loss import entropy_bonus, reinforce
+from lookact.recipes.chat_model import Model, NoReference, Reference, open_reference
+from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
+from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
+from lookact.recipes.nav_start import WarmStart
+from lookact.recipes.nav_world import INSTRUCTIONS, World, make_env, make_plans
+from lookact.rollout.collect import collect as run_plans
+from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.train.config import setting
+from lookact.train.distributed import all_reduce_sum, rank, sum_gradients, world_size
+from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
+from lookact.train.run import Run
+from lookact.train.supervised import micro_batches
+from lookact.types import Episode
+
+__all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
+ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+
+
+@dataclass(frozen=True)
+class Learn:
+    """REINFORCE with a leave-one-out baseline."""
+
+    updates: int = setting(100, help="learning steps", least=0)
+    groups: int = setting(8, help="starts a step", least=1)
+    group_size: int = setting(8, help="episodes from each start; one alone has no baseline", least=2)
+    lr: float = setting(2e-4, help="peak learning rate", above=0)
+    warmup: int = setting(5, help="steps until the peak", least=0)
+    schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
+    clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
+    units: Literal["action", "reply"] = setting("action", help="tokens that learn: the JSON action's, or all sampled")
+    scale_advantages: bool = setting(True, help="divide advantages by their deviation over the batch")
+    entropy: float = setting(0.0, help="entropy bonus", least=0)
+    parity: float = setting(1e-4, help="nats by which sampling and scoring may differ before the run stops", above=0)
+    token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
+
+
+@dataclass(frozen=True)
+class KL:
+    """Staying close to where RL began."""
+
+    reference: Literal["none", "frozen", "ema"] = setting("none", help="what to stay close to")
+    decay: float = setting(0.99, help="of the ema reference", above=0, below=1)
+    estimator: Literal["k1", "k2", "k3"] = setting("k3", help="k2 or k3; the gradient of k1 is only noise")
+    coef: float = setting(0.01, help="weight in the loss", least=0)
+    target: float | None = setting(None, help="nats a token to steer the weight to; none keeps it fixed", above=0)
+    horizon: int = setting(10_000, help="episodes over which the weight adapts", least=1)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """On rooms that training never shows."""
+
+    every: int = setting(20, help="learning steps between evaluations, each followed by a checkpoint", least=1)
+    episodes: int = setting(64, help="starts of each evaluation while training", least=1)
+    final_episodes: int = setting(256, help="starts of the evaluations before and after RL; 0 leaves them out", least=0)
+    rows: int = setting(64, help="episodes side by side", least=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    seed: int = setting(0, help="seeds everything")
+    instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
+    model: Model = Model()
+    world: World = World()
+    sampling: Sampling = Sampling()
+    warm_start: WarmStart = WarmStart()
+    learn: Learn = Learn()
+    kl: KL = KL()
+    evaluation: Evaluation = Evaluation()
+    max_error_rate: float = setting(0.2, help="share of failed episodes in a step that stops the run", least=0, most=1)
+
+
+EASY_ROOMS = World(
+    objects=(3, 5),
+    classes=("bed", "sofa", "refrigerator", "bathtub", "chair", "tv_monitor", "stove", "shelf"),
+    side=(4.0, 5.5),
+    start_distance=(1.5, 5.0),
+    questions=("Find the {label}.",),
+    progress_weight=0.5,
+)
+SHORT_REPLIES = Sampling(max_tokens=12, min_action_tokens=3, max_action_tokens=12)
+PRESETS = {
+    "debug": Config(
+        world=EASY_ROOMS,
+        sampling=SHORT_REPLIES,
+        warm_start=WarmStart(look_rooms=8, look_epochs=1, demos=16, epochs=1),
+        learn=Learn(updates=2, groups=2, group_size=4),
+        evaluation=Evaluation(every=1, episodes=4, final_episodes=8),
+    ),
+    "small": Config(
+        world=EASY_ROOMS,
+        sampling=SHORT_REPLIES,
+        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2500, epochs=3),
+        learn=Learn(updates=80, groups=12, group_size=8, lr=3e-4),
+        evaluation=Evaluation(every=20),
+    ),
+    "full": Config(
+        model=Model(
+            source="Qwen/Qwen3-VL-8B-Instruct",
+            dtype="bfloat16",
+            device="cuda",
+            attention="flash_attention_2",
+            lora_rank=32,
+            gradient_checkpointing=True,
+            max_pixels=640 * 480,
+        ),
+        world=World(image_size=448),
+        instructions=INSTRUCTIONS,
+        sampling=Sampling(max_tokens=256),
+        warm_start=WarmStart(demos=2000, epochs=1, lr=1e-5),
+        learn=Learn(updates=500, groups=16, group_size=8, lr=1e-6, parity=0.25, token_budget=32_768),
+        kl=KL(reference="frozen", coef=0.01, target=0.02),
+    ),
+}
+
+
+def main(cfg: Config, run: Run) -> dict[str, Any]:
+    chat = open_policy(cfg, run.folder / "model")
+    before = warm_start(chat, cfg, run)
+    reference = open_reference(chat, cfg.kl.reference)
+    optimizer, guard = build_adamw({"policy": chat}, lr=cfg.learn.lr), NonFiniteGuard()
+    coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
+    actor, envs = (
+        HFActor(chat, cfg.sampling, system=cfg.instructions),
+        [make_env(cfg.world) for _ in range(cfg.learn.groups * cfg.learn.group_size)],
+    )
+    weights, state = {"model": chat.model}, {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
+    run.restore(weights=weights, state=state)
+
+    for step in run.steps(cfg.learn.updates, "reinforcing"):
+        # look and act
+        plans = make_plans(cfg.seed, "train", groups=cfg.learn.groups, size=cfg.learn.group_size, step=step)
+        actor.version = step - 1
+        began = time.perf_counter()
+        episodes = run_plans([plan for plan in plans if plan.group % world_size() == rank()], envs, actor)
+        acted = time.perf_counter()
+        metrics = rollout_metrics(episodes)
+        if metrics["rollout/error_rate"] > cfg.max_error_rate:
+            raise TrainingStopped(
+                f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"
+            )
+
+        # credit
+        segments = credit(episodes, cfg.learn, metrics)
+
+        # learn
+        chat.train()
+        metrics |= set_learning_rate(
+            optimizer, step, warmup=cfg.learn.warmup, total=cfg.learn.updates, schedule=cfg.learn.schedule
+        )
+        batches = micro_batches(chat, segments, cfg.learn.token_budget)
+        loss, parts = accumulate(batches, objective(chat, reference, coef.coef, cfg), lambda batch: batch.mask.sum())
+        sum_gradients(chat.parameters())
+        metrics |= parts | clip_and_step(
+            optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss
+        )
+        if cfg.kl.reference == "ema":
+            reference.update(chat, cfg.kl.decay)
+        if cfg.kl.target is not None and "policy/kl" in parts:
+            metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], len(plans))
+        metrics |= {"loss/total": loss, "time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
+
+        # report
+        if step % cfg.evaluation.every and step != cfg.learn.updates:
+            run.log(metrics, step, show="rollout/success_rate")
+            continue
+        report, _ = report_on(chat, cfg, split="validate", episodes=cfg.evaluation.episodes, greedy=False)
+        metrics |= report.metrics("eval")
+        run.log(metrics, step, show="eval/success_rate")
+        run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
+        show_episodes(run.tracker, episodes, step)
+    return finish(chat, cfg, before)
+
+
+def credit(episodes: Sequence[Episode], learn: Learn, metrics: dict[str, float]) -> list[Segment]:
+    """Each episode's return against the others of its group, on every unit of the episode.
+
+    Failed episodes, and groups whose returns are all equal, carry no gradient: they are counted and left out.
+    """
+    whole = [episode for episode in episodes if episode.error is None]
+    returns = torch.tensor([episode.total_reward for episode in whole])
+    groups = torch.tensor([episode.group for episode in whole])
+    useful = ~zero_variance_groups(returns, groups)
+    metrics["rollout/useless_share"] = 1.0 - all_reduce_sum(float(useful.sum())) / max(
+        1.0, all_reduce_sum(len(episodes))
+    )
+    advantages = leave_one_out(returns[useful], groups[useful])
+    if learn.scale_advantages:
+        count = max(1.0, all_reduce_sum(len(advantages)))
+        advantages = advantages / ((all_reduce_sum(float(advantages.square().sum())) / count) ** 0.5 + 1e-8)
+    chosen = [episode for episode, keep in zip(whole, useful.tolist()) if keep]
+    return [
+        replace(segment, advantages=np.full(len(segment.mask), advantage, dtype=np.float32))
+        for episode, advantage in zip(chosen, advantages.tolist())
+        for segment in cut(episode, units=learn.units)
+    ]
+
+
+def objective(
+    chat: ChatVLM, reference: Reference, coef: float, cfg: Config
+) -> Callable[[Batch], tuple[Tensor, Metrics]]:
+    """REINFORCE on the counted units, an entropy bonus, and the distance to the reference."""
+    filters = {"temperature": cfg.sampling.temperature, "top_k": cfg.sampling.top_k, "top_p": cfg.sampling.top_p}
+
+    def loss(batch: Batch) -> tuple[Tensor, Metrics]:
+        scores = chat.evaluate(batch.inputs, **filters)
+        gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity)
+        total, parts = reinforce(scores.logprobs, batch.advantages, batch.mask)
+        entropy = entropy_bonus(scores.entropy, batch.mask)
+        metrics = {"loss/policy": total.detach(), "policy/entropy": entropy.detach(), "policy/parity_gap": gap}
+        total = total - cfg.learn.entropy * entropy
+        if not isinstance(reference, NoReference):
+            ref = reference.evaluate(batch.inputs, **filters).logprobs
+            distance, parts = kl_loss(scores.logprobs, ref, batch.mask, estimator=ESTIMATORS[cfg.kl.estimator])
+            total = total + coef * distance
+            metrics["policy/kl"] = parts["kl"]
+        return total, metrics
+
+    return loss
+
+
+def parity_gap(logprobs: Tensor, batch: Batch, *, limit: float) -> Tensor:
+    """The largest difference between log-probs as sampled and as scored now, before the weights have moved."""
+    gap = masked_max((logprobs.detach() - batch.logprobs).abs(), batch.turns >= 0)
+    if not gap <= limit:
+        raise TokenMismatch(
+            f"engine and learner disagree by {float(gap):.4f} nats: tokenizer, template or weights differ; "
+            "learn.parity is the limit"
+        )
+    return gap

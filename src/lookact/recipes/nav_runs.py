@@ -1,0 +1,118 @@
+"""What nav-rloo does around its learning loop: the supervised start, evaluation, collection, and the closing report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookact.data.quality import summarise
+from lookact.data.store import EpisodeStore
+from lookact.envs.experts.random_policy import random_move
+from lookact.envs.motion import Limits
+from lookact.models.chat_vlm import ChatVLM
+from lookact.models.loading import load_chat, save_chat
+from lookact.protocols import Actor
+from lookact.recipes.chat_model import open_chat
+from lookact.recipes.nav_report import Report, evaluate_actor, keep_episodes
+from lookact.recipes.nav_start import imitate, learn_to_see
+from lookact.recipes.nav_world import make_corpus, make_env, make_plans
+from lookact.rollout.collect import collect as run_plans
+from lookact.rollout.dummy_actor import DummyActor
+from lookact.rollout.hf_actor import HFActor
+from lookact.train.distributed import barrier, is_main
+from lookact.train.progress import progress
+from lookact.train.run import Run
+from lookact.types import Episode
+
+if TYPE_CHECKING:
+    from lookact.recipes.nav_rloo import Config
+
+DONE = "metrics.json"
+"""Written last: a supervised start with it is whole."""
+
+
+def open_policy(cfg: Config, folder: Path) -> ChatVLM:
+    """The model as it is before any training."""
+    return open_chat(
+        cfg.model,
+        folder,
+        corpus=lambda: make_corpus(cfg.world),
+        image_size=cfg.world.image_size,
+        seed=cfg.seed,
+    )
+
+
+def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
+    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run."""
+    folder = run.folder / "warm_start"
+    if not (folder / DONE).exists():
+        if cfg.warm_start.look_rooms:
+            learn_to_see(chat, cfg, run)
+        if cfg.warm_start.demos:
+            imitate(chat, cfg, run)
+        measured = final_reports(chat, cfg)
+        if is_main():
+            save_chat(chat, folder)
+            (folder / DONE).write_text(json.dumps(measured, indent=2) + "\n")
+        barrier()
+        return measured
+    chat.load_state_dict(load_chat(folder).state_dict())
+    measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
+    return measured_before
+
+
+def report_on(chat: ChatVLM, cfg: Config, *, split: str, episodes: int, greedy: bool) -> tuple[Report, list[Episode]]:
+    """The policy on held-out starts."""
+    actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+    return evaluate_actor(actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows)
+
+
+def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
+    """Greedy and sampled, on the starts that nothing else ever uses."""
+    reports = {}
+    for name, greedy in (("greedy", True), ("sampled", False)):
+        if cfg.evaluation.final_episodes:
+            report, _ = report_on(chat, cfg, split="test", episodes=cfg.evaluation.final_episodes, greedy=greedy)
+            reports[name] = report.plain()
+    return reports
+
+
+def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
+    """Before and after RL, side by side."""
+    return {"before": before, "after": final_reports(chat, cfg)}
+
+
+def evaluate(
+    cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
+) -> dict[str, Any]:
+    """A checkpoint, or the uniformly random policy, on the test split; its episodes are kept in `folder`."""
+    if dummy:
+        actor: Actor = DummyActor(lambda rng: random_move(rng, Limits()).json())
+    else:
+        assert checkpoint is not None
+        actor = HFActor(load_chat(checkpoint), replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+    report, ended = evaluate_actor(
+        actor, cfg.world, seed=cfg.seed, split="test", episodes=episodes, rows=cfg.evaluation.rows
+    )
+    keep_episodes(ended, folder)
+    return report.plain()
+
+
+def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
+    """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
+    chat = open_policy(cfg, out / "model") if checkpoint is None else load_chat(checkpoint)
+    store = EpisodeStore(out)
+    there = store.ids()
+    plans = [plan for plan in make_plans(cfg.seed, "collect", groups=episodes) if plan.id not in there]
+    rows = min(cfg.evaluation.rows, max(1, len(plans)))
+    with progress(len(plans), "collecting") as bar:
+
+        def keep(episode: Episode) -> None:
+            store.add(episode)
+            bar.advance()
+
+        run_plans(plans, [make_env(cfg.world) for _ in range(rows)], HFActor(chat, cfg.sampling), finished=keep)
+    summary = summarise(store.episodes())
+    return {**asdict(summary), "collected": len(plans), "kept": len(there)}
