@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lookact.cli.output import show_result, write_json
+from lookact.cli.output import say, write_json
 from lookact.cli.parser import Arguments, Parser
 from lookact.errors import ConfigError
 from lookact.train.config_values import closest, shown
 
 BENCHES = {"worlds": "lookact.bench.worlds", "nav": "lookact.bench.nav"}
-"""Name to a module with `main() -> dict` of measurements."""
-EXAMPLES = ("lookact bench all", "lookact bench all --output benchmarks.json")
+"""Name to a module whose `main()` gives what `bench.report.plain` makes."""
+EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help=", ".join([*built(), "all"]))
-    parser.add_argument("--output", metavar="FILE", type=Path, help="also write the measurements to this JSON file")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="also write NAME.json and a README.md into this folder")
     parser.add_argument("--json", action="store_true", help="print the measurements as one JSON object")
 
 
@@ -31,9 +34,49 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
         raise ConfigError(f"unknown bench {shown(name)[1:-1]}: {remedy}")
     chosen = built() if name == "all" else [name]
     result: dict[str, Any] = {each: importlib.import_module(BENCHES[each]).main() for each in chosen}
-    if arguments.output:
-        write_json(result, arguments.output)
-    show_result(result, as_json=arguments.json, title="bench")
+    if arguments.out:
+        write_folder(result, arguments.out, command=f"lookact bench {name} --out {arguments.out}")
+    if arguments.json:
+        say(json.dumps(result))
+        return
+    for each, measured in result.items():
+        show_rows(measured, title=f"{each}: {measured['about']}")
+
+
+def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
+    """A table with a row for each comparison, and what there is to know about it below."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from lookact.bench.report import spoken_aims, spoken_load, spoken_ratio
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAVY)
+    for heading in ("measured", "LookAct", "against", "ratio", "aim", "memory"):
+        table.add_column(heading)
+    for row in measured["rows"]:
+        table.add_row(row["name"], row["ours"], row["against"], spoken_ratio(row), spoken_aims(row), row["memory"])
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    with console.capture() as text:
+        console.print(table)
+        for note in (*measured["notes"], spoken_load(measured)):
+            console.print(f"- {note}")
+    say(text.get().rstrip("\n"))
+
+
+def write_folder(result: Mapping[str, Mapping[str, Any]], folder: Path, *, command: str) -> None:
+    """One JSON file a bench, the versions it ran with, and a page of all tables."""
+    from lookact.bench.report import page
+    from lookact.train.provenance import write_versions
+
+    for each, measured in result.items():
+        write_json(measured, folder / f"{each}.json")
+    versions = folder / "versions.json"
+    # those of an earlier bench are no concern of this one
+    versions.unlink(missing_ok=True)
+    write_versions(folder)
+    commit = json.loads(versions.read_text(encoding="utf-8"))["commit"]
+    (folder / "README.md").write_text(page(result, command=command, commit=commit), encoding="utf-8")
 
 
 def built() -> list[str]:

@@ -1,0 +1,120 @@
+"""The navigation recipe's step, part by part and whole, each beside the way it is commonly done."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lookact.bench import nav_flops, nav_rollout, nav_trl, nav_update
+from lookact.bench.report import Aim, Row, compare, memory, plain, plain_times
+from lookact.bench.timing import Prepare, Timing, race
+from lookact.bench.walks import Load, make_checkpoint
+from lookact.train.progress import progress
+
+AIM = Aim(3.0, at_least=True)
+WITHOUT_TRL = "not installed: pip install 'lookact[bench]'"
+UNEQUAL = (
+    "TRL: GRPOTrainer with environment_factory; tool answers carry the pictures; every reply is read as a tool call, "
+    "so that episodes last all turns; its tool answers are rendered as LookAct's user turns, token for token",
+    "not equal, and not to be made equal: TRL samples with its own random numbers (counts of sampled tokens are in "
+    "the details); it does not execute an episode's last reply (a step takes no time on either side); it leaves a "
+    "reply that was cut off without its end token (one token a turn fewer)",
+    "TRL's loss is its default with advantages normalised by group, LookAct's is REINFORCE with a leave-one-out "
+    "baseline; both learn from all sampled tokens, once, with one AdamW step and no reference model",
+    "TRL runs with float32, without gradient checkpointing and with all rows in one micro-batch, each faster for it "
+    "here than its default; it prepares pictures with the stock processor in its PIL variant, since the faster one "
+    "needs torchvision",
+)
+
+
+def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
+    """Rollout, update and whole step on a tiny checkpoint, one thread a side."""
+    load = load or Load()
+    few = replace(load, groups=max(1, 16 // load.size))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_checkpoint(folder, load)
+        measures: list[Callable[[], Row]] = [
+            lambda: pair_row("rollout", nav_rollout.keeps, nav_rollout.rereads, folder, few, repetitions),
+            lambda: pair_row("rollout", nav_rollout.keeps, nav_rollout.rereads, folder, load, repetitions),
+            lambda: pair_row("update", nav_update.by_episode, nav_update.by_turn, folder, load, repetitions),
+            lambda: trl_row(folder, load, repetitions),
+            lambda: flops_row(folder, load, repetitions),
+        ]
+        rows = [measure() for measure in progress(measures, "measuring")]
+    return plain(
+        rows,
+        about=f"nav-rloo's step on a tiny Qwen3-VL: {load.turns} turns, {load.image_size}x{load.image_size} pictures, "
+        f"replies of up to {load.reply_tokens} tokens, groups of {load.size}",
+        notes=[
+            f"times are CPU seconds of one thread, medians over {repetitions} repetitions taken in turn; ratio = time "
+            "of the other side over LookAct's; memory is each side's peak, in brackets what it grew by after loading",
+            "walks are recorded beforehand, so that environments take no time on either side",
+            "rollout: keys and values kept across turns, against reading the whole conversation again in every turn "
+            "(same model code, same sampled tokens); update: forward and backward with one sequence an episode, "
+            "against one a turn (same gradient)",
+            *UNEQUAL,
+            "matrix products: FLOP/s of the whole update, against the same products done alone; attention's inner "
+            "products are not counted",
+        ],
+    )
+
+
+def pair_row(name: str, ours: Prepare, against: Prepare, folder: Path, load: Load, repetitions: int) -> Row:
+    """Two ways to do one thing on the same load."""
+    times = race({"ours": (ours, (folder, load)), "against": (against, (folder, load))}, repetitions=repetitions)
+    return timed_row(f"{name}, {load.environments} environments", times)
+
+
+def trl_row(folder: Path, load: Load, repetitions: int) -> Row:
+    """The whole step beside TRL's; LookAct's alone where TRL is missing."""
+    name = f"whole step against TRL, {load.environments} environments"
+    ours = (nav_update.whole_step, (folder, load))
+    if importlib.util.find_spec("trl") is None:
+        alone = race({"ours": ours}, repetitions=repetitions)
+        return Row(name, f"{alone['ours'].median:.2f} s", WITHOUT_TRL, None, None, detail=plain_times(alone))
+    times = race({"ours": ours, "against": (nav_trl.trains, (folder, load))}, repetitions=repetitions)
+    row = timed_row(name, times)
+    pictures = times["against"].facts["picture_seconds"]
+    rest = (times["against"].median - pictures) / times["ours"].median
+    return replace(row, detail={**(row.detail or {}), "ratio_without_trl_picture_processing": rest})
+
+
+def flops_row(folder: Path, load: Load, repetitions: int) -> Row:
+    """The update's FLOP/s as a share of what its matrix products reach alone."""
+    ways: dict[str, tuple[Prepare, Any]] = {
+        "ours": (nav_flops.updates, (folder, load)),
+        "against": (nav_flops.multiplies, (folder, load)),
+    }
+    times = race(ways, repetitions=repetitions)
+    share, spread = compare(times["against"], times["ours"])
+    reached, possible = (times[side].facts["flops"] / times[side].median / 1e9 for side in ("ours", "against"))
+    return Row(
+        name="matrix products of the update",
+        ours=f"{reached:.1f} GFLOP/s",
+        against=f"{possible:.1f} GFLOP/s",
+        ratio=share,
+        ratio_range=spread,
+        detail=plain_times(times),
+    )
+
+
+def timed_row(name: str, times: dict[str, Timing]) -> Row:
+    """How many times longer the other side took."""
+    ours, against = times["ours"], times["against"]
+    ratio, spread = compare(against, ours)
+    return Row(
+        name=name,
+        ours=f"{ours.median:.2f} s",
+        against=f"{against.median:.2f} s",
+        ratio=ratio,
+        ratio_range=spread,
+        aims=(str(AIM),),
+        met=(AIM.met(ratio),),
+        memory=memory(ours, against),
+        detail=plain_times(times),
+    )

@@ -1,0 +1,38 @@
+import json
+import sys
+import types
+
+import pytest
+
+from lookact.bench.report import Row, plain
+from lookact.cli import bench, main
+
+ROWS = [Row("rendering", "2 s", "8 s", 4.0, (3.5, 4.5), ("ratio at least 3",), (True,), "1 (+0) MB / 2 (+1) MB")]
+
+
+@pytest.fixture(autouse=True)
+def toy_bench(monkeypatch):
+    module = types.ModuleType("toy_bench")
+    vars(module).update(main=lambda: plain(ROWS, about="toys", notes=["a note"]), __spec__=types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "toy_bench", module)
+    monkeypatch.setattr(bench, "BENCHES", {"toy": "toy_bench"})
+
+
+def test_a_bench_prints_a_row_for_each_comparison(capsys):
+    assert main(["bench", "toy"]) == 0
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if "rendering" in line)
+    assert all(part in line for part in ("2 s", "8 s", "4.00 (3.50 to 4.50)", "ratio at least 3: met", "1 (+0) MB"))
+    assert "- a note" in shown
+
+
+def test_out_writes_a_file_for_each_bench_and_a_page(tmp_path, capsys):
+    folder = tmp_path / "speed"
+    for _ in range(2):
+        assert main(["bench", "all", "--out", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert json.loads((folder / "toy.json").read_text()) == told["toy"]
+    commit = json.loads((folder / "versions.json").read_text())["commit"]
+    page = (folder / "README.md").read_text()
+    assert f"`lookact bench all --out {folder}` at commit `{commit}`" in page
+    assert "| rendering | 2 s | 8 s | 4.00 (3.50 to 4.50) | ratio at least 3: met |" in page
