@@ -98,7 +98,7 @@ def test_statistics_are_those_of_all_steps(written):
 
 
 def test_a_foreign_set_with_several_files_and_other_names_is_read(tmp_path):
-    """As another recorder might write it: a file an episode, plain lists, extra columns, channels first, nameless index."""
+    """As another recorder might write it: a file an episode, plain lists, more columns, channels first, no index."""
     folder = tmp_path / "foreign"
     rows = []
     for number, demo in enumerate(DEMOS):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.experts import expert_action
+from lookact.envs.tabletop.experts import expert_action, record
 
 EPISODES = 50
 
@@ -41,3 +41,13 @@ def test_random_actions_hardly_ever_do():
     for task in ("push", "pick_place"):
         env = Tabletop(cameras=(), task=task)
         assert success_rate(env, lambda env: env.action_space.low + 2 * rng.random(4, np.float32), 12) <= 0.1
+
+
+def test_a_recording_holds_the_experts_actions_also_where_noise_was_executed():
+    env = Tabletop(cameras=())
+    clean, noisy, again = (record(env, seed=3, noise=noise) for noise in (0.0, 0.4, 0.4))
+    assert clean.info["success"]
+    assert len(clean.shown) == len(clean.actions)
+    assert np.array_equal(clean.actions[0], noisy.actions[0])
+    assert not np.array_equal(clean.shown[1]["state"], noisy.shown[1]["state"])
+    assert np.array_equal(noisy.actions, again.actions)

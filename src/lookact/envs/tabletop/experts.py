@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.envs.interface import Shown
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.scene import STAND_HEIGHT
 from lookact.envs.tabletop.tasks import ABOVE, BEHIND, Situation, behind, placed
+from lookact.seeding import numpy_rng
 
 HOVER = 0.07
 """Metres above an object's middle where the fingers are clear of it."""
@@ -18,6 +22,33 @@ ALIGNED = 0.012
 CARRY = STAND_HEIGHT + 0.03
 """Metres above its place on the table where an object is carried."""
 OPEN, CLOSED = 1.0, 0.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What an expert saw and would do."""
+
+    shown: tuple[Shown, ...]
+    """Before each action."""
+    actions: NDArray[np.float32]
+    """(t, a) the expert's own, also where noise was executed on top."""
+    info: Mapping[str, Any]
+    """Of the last step."""
+
+
+def record(env: Tabletop, *, seed: int, noise: float = 0.0, options: dict[str, Any] | None = None) -> Recording:
+    """One episode of the expert. With noise the arm is pushed off its way, and the expert shows how to come back."""
+    rng = numpy_rng(seed, "noise")
+    seen, info = env.reset(seed=seed, options=options)
+    shown, actions, over = [], [], False
+    while not over:
+        action = expert_action(env)
+        shown.append(seen)
+        actions.append(action)
+        disturbed = np.clip(action + noise * rng.normal(size=action.shape), -1, 1).astype(np.float32)
+        seen, _, terminated, truncated, info = env.step(disturbed)
+        over = terminated or truncated
+    return Recording(tuple(shown), np.stack(actions), info)
 
 
 def expert_action(env: Tabletop) -> NDArray[np.float32]:

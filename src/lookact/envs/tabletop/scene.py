@@ -1,7 +1,8 @@
 """The table, what lies on it, and who looks at it, as one compiled MuJoCo model.
 
-One model serves all episodes: `randomise` moves, recolours and swaps what is here, nothing is compiled again. Objects
-carry every shape at once, and all but the chosen one are invisible and untouchable.
+One model serves all episodes: `staging` moves, recolours and swaps what is here, nothing is compiled again. Objects
+carry every shape at once, and all but the chosen one are invisible and untouchable. What touches is always a box, also
+inside a cylinder: boxes meet in several points, stand firm and are cheap.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ SHAPES: dict[str, tuple[int, tuple[float, float, float]]] = {
     "cylinder": (CYLINDER, (0.023, 0.022, 0.0)),
     "brick": (BOX, (0.03, 0.018, 0.018)),
 }
-"""Kind and half sizes in metres."""
+"""What is seen: kind and half sizes in metres."""
+CORES = {"cube": (0.022, 0.022, 0.022), "cylinder": (0.02, 0.02, 0.022), "brick": (0.03, 0.018, 0.018)}
+"""What touches: half sizes of a box."""
 HEIGHTS = {"cube": 0.022, "cylinder": 0.022, "brick": 0.018}
 """Of an object's middle when it rests on the table."""
 COLOURS: dict[str, Colour] = {
@@ -34,7 +37,8 @@ COLOURS: dict[str, Colour] = {
     "orange": (0.97, 0.5, 0.1),
 }
 STAND_HEIGHT = 0.03
-STAND_RADIUS = 0.055
+TARGET_RADIUS = 0.055
+"""Half a stand's side, or a mark's radius."""
 SURFACES: tuple[tuple[str, Colour, Colour], ...] = (
     ("wood", (0.74, 0.58, 0.42), (0.66, 0.5, 0.35)),
     ("plain", (0.78, 0.78, 0.76), (0.7, 0.7, 0.68)),
@@ -82,7 +86,7 @@ def build_model(layout: Layout) -> Any:
         if layout.targets != "none":
             _add_target(spec, index, layout.targets == "stand")
     for index in range(layout.clutter):
-        _add_shapes(spec.worldbody.add_body(name=f"clutter{index}", pos=[0.9, 0, 0.1]), f"clutter{index}", solid=False)
+        _add_shapes(spec.worldbody.add_body(name=f"clutter{index}", pos=[0.9, 0, 0.1]), f"clutter{index}")
     model = spec.compile()
     _paint_surfaces(model)
     for index in range(1 + layout.distractors):
@@ -167,9 +171,9 @@ def _add_target(spec: Any, index: int, stand: bool) -> None:
     half = STAND_HEIGHT / 2 if stand else 0.001
     spec.worldbody.add_body(name=f"target{index}", pos=[0.5, 0.15, 0]).add_geom(
         name=f"target{index}",
-        type=CYLINDER,
+        type=BOX if stand else CYLINDER,
         pos=[0, 0, half],
-        size=[STAND_RADIUS, half, 0],
+        size=[TARGET_RADIUS, TARGET_RADIUS, half] if stand else [TARGET_RADIUS, half, 0],
         friction=SLIPPERY,
         contype=TOUCHES_WORLD if stand else 0,
         conaffinity=TOUCHES_OBJECTS | TOUCHES_ARM if stand else 0,
@@ -181,16 +185,19 @@ def _add_object(spec: Any, index: int) -> None:
         name=f"object{index}", pos=[0.5, 0, 0.03], mass=0.1, ipos=[0, 0, 0], inertia=[6e-5] * 3, explicitinertial=True
     )
     body.add_freejoint(name=f"object{index}")
-    _add_shapes(body, f"object{index}", solid=True)
-
-
-def _add_shapes(body: Any, name: str, *, solid: bool) -> None:
-    for shape, (kind, size) in SHAPES.items():
+    _add_shapes(body, f"object{index}")
+    for shape, size in CORES.items():
         body.add_geom(
-            name=f"{name}_{shape}",
-            type=kind,
+            name=f"object{index}_{shape}_core",
+            type=BOX,
             size=size,
+            rgba=[0, 0, 0, 0],
             friction=SLIPPERY,
-            contype=TOUCHES_OBJECTS if solid else 0,
-            conaffinity=TOUCHES_OBJECTS | TOUCHES_ARM if solid else 0,
+            contype=TOUCHES_OBJECTS,
+            conaffinity=TOUCHES_OBJECTS | TOUCHES_ARM,
         )
+
+
+def _add_shapes(body: Any, name: str) -> None:
+    for shape, (kind, size) in SHAPES.items():
+        body.add_geom(name=f"{name}_{shape}", type=kind, size=size, contype=0, conaffinity=0)

@@ -26,7 +26,8 @@ def dress(model: Any, look: Look, layout: Layout) -> None:
     camera.pos, camera.fovy = look.eye, look.fovy
     camera.quat = look_at(look.eye, look.point, UP)
     for index, (colour, shape) in enumerate(look.objects):
-        _choose_shape(model, f"object{index}", shape, colour, solid=True)
+        _choose_shape(model, f"object{index}", shape, colour)
+        _make_solid(model, f"object{index}", shape)
     for index, colour in enumerate(look.targets if layout.targets != "none" else ()):
         model.geom(f"target{index}").rgba = [*COLOURS[colour], 1.0]
     for index in range(layout.clutter):
@@ -42,19 +43,22 @@ def place(model: Any, data: Any, look: Look, start: Start, layout: Layout) -> No
         model.body(f"target{index}").pos = [x, y, 0.0]
 
 
-def _choose_shape(model: Any, name: str, chosen: str, colour: str, *, solid: bool) -> None:
+def _choose_shape(model: Any, name: str, chosen: str, colour: str) -> None:
     for shape in SHAPES:
-        geom = model.geom(f"{name}_{shape}")
-        shown = shape == chosen
-        geom.rgba = [*COLOURS[colour], 1.0 if shown else 0.0]
-        geom.contype = TOUCHES_OBJECTS if solid and shown else 0
-        geom.conaffinity = TOUCHES_OBJECTS | TOUCHES_ARM if solid and shown else 0
+        model.geom(f"{name}_{shape}").rgba = [*COLOURS[colour], 1.0 if shape == chosen else 0.0]
+
+
+def _make_solid(model: Any, name: str, chosen: str) -> None:
+    for shape in SHAPES:
+        core = model.geom(f"{name}_{shape}_core")
+        core.contype = TOUCHES_OBJECTS if shape == chosen else 0
+        core.conaffinity = TOUCHES_OBJECTS | TOUCHES_ARM if shape == chosen else 0
 
 
 def _place_clutter(model: Any, index: int, look: Look) -> None:
     if index >= len(look.clutter):
-        _choose_shape(model, f"clutter{index}", "", "red", solid=False)
+        _choose_shape(model, f"clutter{index}", "", "red")
         return
     colour, shape, x, y = look.clutter[index]
-    _choose_shape(model, f"clutter{index}", shape, colour, solid=False)
+    _choose_shape(model, f"clutter{index}", shape, colour)
     model.body(f"clutter{index}").pos = [x, y, HEIGHTS[shape]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lookact.envs.tabletop.orientation import Vector
-from lookact.envs.tabletop.scene import STAND_HEIGHT, STAND_RADIUS
+from lookact.envs.tabletop.scene import STAND_HEIGHT, TARGET_RADIUS
 
 TASKS = ("reach", "push", "pick_place")
 ABOVE = np.array([0.0, 0.0, 0.05])
@@ -64,7 +64,7 @@ def succeeded(task: str, now: Situation) -> bool:
 def placed(now: Situation) -> bool:
     """Whether the object lies on top of the stand."""
     height = now.object[2] - now.rest - STAND_HEIGHT
-    return bool(_apart(now) < STAND_RADIUS - 0.012 and abs(height) < STEADY)
+    return bool(_apart(now) < TARGET_RADIUS - 0.012 and abs(height) < STEADY)
 
 
 def behind(now: Situation) -> Vector:
