@@ -64,7 +64,7 @@ def _segment(run: Sequence[Turn], episode: Episode, units: str, *, last: bool) -
         ids += [decision.prompt_ids, decision.token_ids]
         positions.append(np.arange(start, start + n))
         # no action found: the whole reply was the mistake, so the whole reply takes the blame
-        whole = units == "reply" or not decision.mask.any()
+        whole = units == "reply" or decision.mask_method == "failed"
         masks.append(np.ones(n, dtype=bool) if whole else decision.mask)
         turns.append(np.full(n, index))
         rewards.append(np.append(np.zeros(n - 1, dtype=np.float32), np.float32(turn.reward)))

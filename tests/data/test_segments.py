@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookact.data.segments import buckets, cut
+from lookact.errors import DataError
+from lookact.types import Decision, Episode, Observation, Turn
+
+
+def turn(prompt, reply, *, mask, reward=0.0, fresh=False, method="brace_depth", images=1, terminated=False, shade=0):
+    picture = np.full((32, 32, 3), shade, np.uint8)
+    decision = Decision(
+        action="",
+        logprobs=-np.arange(1, len(reply) + 1, dtype=np.float32),
+        mask=np.array(mask, dtype=bool),
+        token_ids=np.array(reply),
+        prompt_ids=np.array(prompt),
+        fresh=fresh,
+        mask_method=method,
+    )
+    seen = Observation(images={f"camera{i}": picture + np.uint8(i) for i in range(images)})
+    return Turn(seen, decision, reward, terminated, False)
+
+
+def episode(*turns):
+    return Episode(id="e", group=3, seed=0, turns=turns)
+
+
+WALK = episode(
+    turn([1, 2, 3], [10, 11, 12], mask=[0, 1, 1], reward=0.5, fresh=True, images=2),
+    turn([4], [13, 14], mask=[1, 0], shade=9),
+    turn([5, 6], [15], mask=[1], reward=2.0, terminated=True, shade=20),
+)
+
+
+def test_an_episode_is_one_stream_of_what_was_fed_and_sampled():
+    (segment,) = cut(WALK)
+    assert segment.ids.tolist() == [1, 2, 3, 10, 11, 12, 4, 13, 14, 5, 6, 15]
+    assert segment.ids[segment.positions].tolist() == [10, 11, 12, 13, 14, 15]
+    assert segment.mask.tolist() == [False, True, True, True, False, True]
+    assert segment.turns.tolist() == [0, 0, 0, 1, 1, 2]
+    assert segment.logprobs.tolist() == [-1, -2, -3, -1, -2, -1]
+    assert [int(image[0, 0, 0]) for image in segment.images] == [0, 1, 9, 20]
+    assert (segment.episode_return, segment.group, segment.terminated) == (2.5, 3, True)
+    assert segment.advantages.tolist() == [0.0] * 6
+
+
+def test_a_turns_reward_stands_on_its_last_unit():
+    assert cut(WALK)[0].rewards.tolist() == [0.0, 0.0, 0.5, 0.0, 0.0, 2.0]
+
+
+def test_a_rebuilt_context_starts_a_segment_of_its_own():
+    rebuilt = episode(
+        turn([1], [10], mask=[1], fresh=True, reward=1.0),
+        turn([2, 3], [11, 12], mask=[1, 1], fresh=True, reward=2.0),
+        turn([4], [13], mask=[1], reward=4.0, terminated=True),
+    )
+    first, second = cut(rebuilt)
+    assert (first.ids.tolist(), second.ids.tolist()) == ([1, 10], [2, 3, 11, 12, 4, 13])
+    assert second.ids[second.positions].tolist() == [11, 12, 13]
+    assert second.turns.tolist() == [0, 0, 1]
+    # both are judged by the whole episode; only the last one ends it
+    assert (first.episode_return, second.episode_return) == (7.0, 7.0)
+    assert (first.terminated, second.terminated) == (False, True)
+    assert (len(first.images), len(second.images)) == (1, 2)
+
+
+def test_where_no_action_was_found_the_whole_reply_counts():
+    lost = episode(turn([1], [10, 11], mask=[0, 0], method="failed", fresh=True), turn([2], [12, 13], mask=[0, 1]))
+    assert cut(lost)[0].mask.tolist() == [True, True, False, True]
+
+
+def test_a_reply_that_nobody_stands_by_is_seen_and_not_learned():
+    noisy = episode(turn([1], [10, 11], mask=[0, 0], method="", fresh=True), turn([2], [12], mask=[1], method=""))
+    (segment,) = cut(noisy)
+    assert segment.ids.tolist() == [1, 10, 11, 2, 12]
+    assert segment.mask.tolist() == [False, False, True]
+
+
+def test_units_may_be_all_that_was_sampled():
+    assert cut(WALK, units="reply")[0].mask.all()
+    with pytest.raises(DataError, match="'action' or 'reply'"):
+        cut(WALK, units="prompt")
+
+
+def test_an_episode_without_turns_has_no_segment():
+    assert cut(episode()) == []
+
+
+def test_an_episode_of_a_control_policy_is_refused():
+    blank = np.zeros(1, np.float32)
+    steer = Turn(Observation(), Decision(blank, blank, blank > 0), 0.0, True, False)
+    with pytest.raises(DataError, match="no token ids"):
+        cut(episode(steer))
+
+
+@given(st.lists(st.integers(1, 50)), st.integers(1, 120))
+def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
+    groups = buckets(lengths, budget=budget)
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    for group in groups:
+        width = max(lengths[index] for index in group)
+        assert len(group) == 1 or width * len(group) <= budget
+
+
+def test_buckets_put_rows_of_like_length_together():
+    assert buckets([3, 10, 4, 9, 50], budget=20) == [[4], [1, 3], [2, 0]]
