@@ -29,8 +29,8 @@ def test_pick_and_place_rises_from_stage_to_stage():
     assert np.all(np.diff(stages) > 0.04)
     assert stages[1] == pytest.approx(0.25)
     assert stages[2] == pytest.approx(0.35)
-    assert stages[4] == pytest.approx(0.8)
-    assert stages[-2:] == [0.85, 1.0]
+    assert stages[4] == pytest.approx(0.75 + 0.1 * (1 - 0.028 / 0.06))
+    assert stages[-2:] == [0.9, 1.0]
 
 
 def test_an_object_pushed_beside_or_against_the_stand_is_not_placed():

@@ -19,8 +19,8 @@ from lookact.seeding import numpy_rng
 HOVER = 0.07
 """Metres above an object's middle where the fingers are clear of it."""
 ALIGNED = 0.012
-CARRY = STAND_HEIGHT + 0.03
-"""Metres above its place on the table where an object is carried."""
+CARRY = 0.03
+"""Metres above the stand's height where an object is carried."""
 OPEN, CLOSED = 1.0, 0.0
 
 
@@ -83,23 +83,26 @@ def _pick_place(now: Situation) -> tuple[Vector, float]:
 
 
 def _grasp(now: Situation) -> tuple[Vector, float]:
+    """Come down on the object as on a funnel, then close."""
     aside = float(np.linalg.norm((now.object - now.tool)[:2]))
     grip = np.array([*now.object[:2], max(now.object[2] - 0.002, 0.014)])
-    if aside > ALIGNED:
-        return now.object + np.array([0, 0, HOVER]), OPEN
-    return grip, CLOSED if abs(now.tool[2] - grip[2]) < 0.008 else OPEN
+    closing = aside < ALIGNED and abs(now.tool[2] - grip[2]) < 0.008
+    return grip + np.array([0, 0, HOVER * _share(aside, 0.008, 0.035)]), CLOSED if closing else OPEN
 
 
 def _carry(now: Situation) -> tuple[Vector, float]:
-    """Lift, go above the stand, lower, let go."""
-    hold = now.tool - now.object
+    """Lift, go towards the stand, come down on it as on a funnel, let go."""
     aside = float(np.linalg.norm((now.target - now.object)[:2]))
-    height = now.object[2] - now.rest
-    if aside < ALIGNED:
-        on_stand = np.array([*now.target[:2], now.rest + STAND_HEIGHT + 0.001])
-        return on_stand + hold, OPEN if height < STAND_HEIGHT + 0.004 else CLOSED
-    across = now.target if height > STAND_HEIGHT + 0.008 else now.object
-    return np.array([*across[:2], now.rest + CARRY]) + hold, CLOSED
+    height = now.object[2] - now.rest - STAND_HEIGHT
+    # an object beside the stand rises before it travels
+    across = now.target if height > 0.008 or aside < 0.03 else now.object
+    goal = np.array([*across[:2], now.rest + STAND_HEIGHT + 0.001 + CARRY * _share(aside, 0.015, 0.07)])
+    return goal + now.tool - now.object, OPEN if aside < 0.02 and height < 0.005 else CLOSED
+
+
+def _share(distance: float, low: float, high: float) -> float:
+    """0 up to `low`, 1 from `high` on, straight between."""
+    return min(max((distance - low) / (high - low), 0.0), 1.0)
 
 
 EXPERTS: dict[str, Callable[[Situation], tuple[Vector, float]]] = {

@@ -20,6 +20,8 @@ REACHED = 0.025
 MARKED = 0.035
 STEADY = 0.006
 """Metres that an object may lie above where it rests and still counts as put down."""
+CLEARANCE = 0.06
+"""Metres above a stand from where lowering counts."""
 BEHIND = 0.06
 """Metres behind an object where a push begins."""
 
@@ -79,14 +81,17 @@ def _push_progress(now: Situation) -> float:
 
 
 def _pick_progress(now: Situation) -> float:
-    """Near the object, held, lifted to the stand's height, above the stand, put down: each adds its share."""
+    """Near the object, held, lifted to the stand's height, above the stand, lowered, put down: each adds its share."""
     if placed(now):
-        return 0.85
+        return 0.9
     reached = 0.25 * _near(now.object - now.tool, 0.15)
     if not now.held:
         return reached
-    lifted = float(np.clip((now.object[2] - now.rest) / STAND_HEIGHT, 0, 1))
-    return reached + 0.1 + 0.15 * lifted + 0.3 * lifted * _near(np.array([_apart(now)]), 0.15)
+    height = float(now.object[2]) - now.rest
+    lifted = min(max(height / STAND_HEIGHT, 0.0), 1.0)
+    lowered = min(max(1 - (height - STAND_HEIGHT) / CLEARANCE, 0.0), 1.0)
+    over = lifted * _near(np.array([_apart(now)]), 0.15)
+    return reached + 0.1 + 0.15 * lifted + 0.25 * over + 0.1 * over * lowered
 
 
 def _apart(now: Situation) -> float:
