@@ -102,8 +102,13 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
     """Add up each gradient over processes, in place: right for losses divided by the count over all of them."""
     if not is_distributed():
         return
-    for parameter in parameters:
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
+    learned = [parameter for parameter in parameters if parameter.requires_grad]
+    # one exchange for all of them: for small models the round trips cost more than the numbers
+    joined = torch.cat([_gradient(parameter).reshape(-1) for parameter in learned])
+    dist.all_reduce(joined)
+    for parameter, summed in zip(learned, joined.split([parameter.numel() for parameter in learned])):
+        parameter.grad = summed.view_as(parameter)
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
