@@ -150,7 +150,7 @@ def test_a_killed_worker_is_started_again_and_its_episodes_are_marked():
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        ({"sleep_on": 9}, "did not answer in 2 s"),
+        pytest.param({"sleep_on": 9}, "did not answer in 2 s", marks=pytest.mark.slow),
         ({"die_on": 9}, "died"),
         ({"raise_on": 9}, "RuntimeError: the table broke"),
     ],
