@@ -6,9 +6,11 @@ with the others of its group (arXiv:2402.14740), and push the tokens of its acti
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +21,12 @@ from lookact.batch import Batch
 from lookact.data.segments import Segment, cut
 from lookact.errors import TokenMismatch, TrainingStopped
 from lookact.models.chat_vlm import ChatVLM
-from lookact.ops.advantages import leave_one_out, zero_variance_groups
+from lookact.models.loading import save_readers
+from lookact.ops.advantages import zero_variance_groups
 from lookact.ops.kl import AdaptiveKL, k1, k2, k3, kl_loss
 from lookact.ops.masked import Metrics, masked_max
-from lookact.ops.policy_loss import entropy_bonus, reinforce
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.recipes.chat_credit import assign, episode_credit, turn_credit
 from lookact.recipes.chat_model import Model, NoReference, Reference, open_reference
 from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
 from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
@@ -52,6 +56,11 @@ class Learn:
     warmup: int = setting(5, help="steps until the peak", least=0)
     schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
     clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
+    credit: Literal["episode", "turn"] = setting(
+        "episode", help="compare whole returns, or what each turn was still to earn"
+    )
+    epochs: int = setting(1, help="passes over each step's episodes; the first is plain REINFORCE", least=1)
+    clip: float = setting(0.2, help="how far later passes may move a token's probability", above=0)
     units: Literal["action", "reply"] = setting("action", help="tokens that learn: the JSON action's, or all sampled")
     scale_advantages: bool = setting(True, help="divide advantages by their deviation over the batch")
     entropy: float = setting(0.0, help="entropy bonus", least=0)
@@ -149,7 +158,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         HFActor(chat, cfg.sampling, system=cfg.instructions),
         [make_env(cfg.world) for _ in range(cfg.learn.groups * cfg.learn.group_size)],
     )
-    weights, state = {"model": chat.model}, {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
+    weights = {"model": chat.model, "readers": partial(save_readers, chat)}
+    state = {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
     run.restore(weights=weights, state=state)
 
     for step in run.steps(cfg.learn.updates, "reinforcing"):
@@ -174,23 +184,26 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             optimizer, step, warmup=cfg.learn.warmup, total=cfg.learn.updates, schedule=cfg.learn.schedule
         )
         batches = micro_batches(chat, segments, cfg.learn.token_budget)
-        loss, parts = accumulate(batches, objective(chat, reference, coef.coef, cfg), lambda batch: batch.mask.sum())
-        sum_gradients(chat.parameters())
-        metrics |= parts | clip_and_step(
-            optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss
-        )
+        for epoch in range(cfg.learn.epochs):
+            loss_fn = objective(chat, reference, coef.coef, cfg, first=epoch == 0)
+            loss, parts = accumulate(batches, loss_fn, lambda batch: batch.mask.sum())
+            sum_gradients(chat.parameters())
+            parts |= clip_and_step(optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss)
+            # the first pass speaks of the policy that acted
+            metrics = parts | metrics if epoch else metrics | parts
         if cfg.kl.reference == "ema":
             reference.update(chat, cfg.kl.decay)
-        if cfg.kl.target is not None and "policy/kl" in parts:
+        if cfg.kl.target is not None and math.isfinite(parts.get("policy/kl", math.nan)):
             metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], len(plans))
-        metrics |= {"loss/total": loss, "time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
+        learned = time.perf_counter()
+        metrics |= {"loss/total": loss, "time/rollout": acted - began, "time/learn": learned - acted}
 
         # report
         if step % cfg.evaluation.every and step != cfg.learn.updates:
             run.log(metrics, step, show="rollout/success_rate")
             continue
         report, _ = report_on(chat, cfg, split="validate", episodes=cfg.evaluation.episodes, greedy=False)
-        metrics |= report.metrics("eval")
+        metrics |= report.metrics("eval") | {"time/evaluate": time.perf_counter() - learned}
         run.log(metrics, step, show="eval/success_rate")
         run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
         show_episodes(run.tracker, episodes, step)
@@ -206,31 +219,32 @@ def credit(episodes: Sequence[Episode], learn: Learn, metrics: dict[str, float])
     returns = torch.tensor([episode.total_reward for episode in whole])
     groups = torch.tensor([episode.group for episode in whole])
     useful = ~zero_variance_groups(returns, groups)
-    metrics["rollout/useless_share"] = 1.0 - all_reduce_sum(float(useful.sum())) / max(
-        1.0, all_reduce_sum(len(episodes))
-    )
-    advantages = leave_one_out(returns[useful], groups[useful])
-    if learn.scale_advantages:
-        count = max(1.0, all_reduce_sum(len(advantages)))
-        advantages = advantages / ((all_reduce_sum(float(advantages.square().sum())) / count) ** 0.5 + 1e-8)
+    seen = max(1.0, all_reduce_sum(len(episodes)))
+    metrics["rollout/useless_share"] = 1.0 - all_reduce_sum(float(useful.sum())) / seen
     chosen = [episode for episode, keep in zip(whole, useful.tolist()) if keep]
+    advantages = episode_credit(chosen) if learn.credit == "episode" else turn_credit(chosen)
+    if learn.scale_advantages:
+        count = max(1.0, all_reduce_sum(sum(map(len, advantages))))
+        deviation = (all_reduce_sum(float(sum(np.square(turns).sum() for turns in advantages))) / count) ** 0.5
+        advantages = [turns / (deviation + 1e-8) for turns in advantages]
     return [
-        replace(segment, advantages=np.full(len(segment.mask), advantage, dtype=np.float32))
-        for episode, advantage in zip(chosen, advantages.tolist())
-        for segment in cut(episode, units=learn.units)
+        segment
+        for episode, turns in zip(chosen, advantages)
+        for segment in assign(cut(episode, units=learn.units), turns)
     ]
 
 
 def objective(
-    chat: ChatVLM, reference: Reference, coef: float, cfg: Config
+    chat: ChatVLM, reference: Reference, coef: float, cfg: Config, *, first: bool
 ) -> Callable[[Batch], tuple[Tensor, Metrics]]:
     """REINFORCE on the counted units, an entropy bonus, and the distance to the reference."""
     filters = {"temperature": cfg.sampling.temperature, "top_k": cfg.sampling.top_k, "top_p": cfg.sampling.top_p}
 
     def loss(batch: Batch) -> tuple[Tensor, Metrics]:
         scores = chat.evaluate(batch.inputs, **filters)
-        gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity)
-        total, parts = reinforce(scores.logprobs, batch.advantages, batch.mask)
+        gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity if first else math.inf)
+        # at the old policy this has REINFORCE's gradient; the clip binds in later passes only
+        total, parts = ppo_clip(scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=cfg.learn.clip)
         entropy = entropy_bonus(scores.entropy, batch.mask)
         metrics = {"loss/policy": total.detach(), "policy/entropy": entropy.detach(), "policy/parity_gap": gap}
         total = total - cfg.learn.entropy * entropy
@@ -246,7 +260,9 @@ def objective(
 
 def parity_gap(logprobs: Tensor, batch: Batch, *, limit: float) -> Tensor:
     """The largest difference between log-probs as sampled and as scored now, before the weights have moved."""
-    gap = masked_max((logprobs.detach() - batch.logprobs).abs(), batch.turns >= 0)
+    # a score that is not a number is no disagreement: the step is skipped, and counted, as one that is not finite
+    known = (batch.turns >= 0) & ~logprobs.isnan()
+    gap = masked_max((logprobs.detach() - batch.logprobs).abs(), known)
     if not gap <= limit:
         raise TokenMismatch(
             f"engine and learner disagree by {float(gap):.4f} nats: tokenizer, template or weights differ; "
