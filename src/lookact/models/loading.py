@@ -84,11 +84,16 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
         # on a copy: merging takes the adapters out of the model that is trained on
         model = copy.deepcopy(chat.model).merge_and_unload()
     model.save_pretrained(folder)
-    chat.tokenizer.save_pretrained(folder)
-    save_processor(chat.image_processor, folder)
+    save_readers(chat, folder)
     if chat.value_head is not None:
         save_file(chat.value_head.state_dict(), folder / VALUE_FILE)
     return folder
+
+
+def save_readers(chat: ChatVLM, folder: Path) -> None:
+    """What a model needs beside its weights: its tokenizer and its image processor."""
+    chat.tokenizer.save_pretrained(folder)
+    save_processor(chat.image_processor, folder)
 
 
 def resolve(source: Path | str) -> tuple[str, Path | None]:

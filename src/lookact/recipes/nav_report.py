@@ -20,6 +20,7 @@ from lookact.rollout.collect import collect
 from lookact.text.actions import parse_action
 from lookact.train.distributed import gather, rank, world_size
 from lookact.train.evaluate import bootstrap_interval, wilson_interval
+from lookact.train.progress import progress
 from lookact.types import Episode, Image
 
 Numbers = dict[str, NDArray[np.float64]]
@@ -45,7 +46,9 @@ def evaluate_actor(
 ) -> tuple[Report, list[Episode]]:
     """The actor on `episodes` starts of a split; the processes share them. Returns this process's episodes too."""
     plans = make_plans(seed, split, groups=episodes)[rank() :: world_size()]
-    ended = collect(plans, [make_env(world) for _ in range(min(rows, len(plans)))], actor)
+    with progress(len(plans), "evaluating") as bar:
+        envs = [make_env(world) for _ in range(min(rows, len(plans)))]
+        ended = collect(plans, envs, actor, finished=lambda episode: bar.advance())
     numbers = joined(gather(measure(ended)))
     means = {
         "success_rate": numbers["success"],
@@ -118,7 +121,9 @@ def action_values(episodes: Sequence[Episode]) -> dict[str, NDArray[np.float64]]
 
 def show_episodes(tracker: Tracker, episodes: Sequence[Episode], step: int, *, count: int = 2) -> None:
     """Example episodes, and the distribution of actions, for whoever watches the run."""
-    for number, episode in enumerate(episodes[:count]):
+    # an environment that failed at once left nothing to show
+    seen = [episode for episode in episodes if episode.turns]
+    for number, episode in enumerate(seen[:count]):
         tracker.image(f"rollout/views_{number}", strip(episode), step)
         tracker.text(f"rollout/words_{number}", transcript(episode), step)
     for name, values in action_values(episodes).items():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +15,7 @@ from lookact.data.store import EpisodeStore
 from lookact.envs.experts.random_policy import random_move
 from lookact.envs.motion import Limits
 from lookact.models.chat_vlm import ChatVLM
-from lookact.models.loading import load_chat, save_chat
+from lookact.models.loading import save_chat
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
 from lookact.recipes.nav_report import Report, evaluate_actor, keep_episodes
@@ -22,8 +25,10 @@ from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.dummy_actor import DummyActor
 from lookact.rollout.hf_actor import HFActor
 from lookact.train.distributed import barrier, is_main
+from lookact.train.durable import sync_tree, write_text
 from lookact.train.progress import progress
 from lookact.train.run import Run
+from lookact.train.weights import read_weights
 from lookact.types import Episode
 
 if TYPE_CHECKING:
@@ -44,21 +49,33 @@ def open_policy(cfg: Config, folder: Path) -> ChatVLM:
     )
 
 
+def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
+    """A policy that was saved, held as the config says."""
+    return open_policy(replace(cfg, model=replace(cfg.model, source=str(checkpoint))), checkpoint)
+
+
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
-    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run."""
+    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run.
+
+    Returns the `reports` on it, and the `seconds` that each phase took.
+    """
     folder = run.folder / "warm_start"
     if not (folder / DONE).exists():
-        if cfg.warm_start.look_rooms:
-            learn_to_see(chat, cfg, run)
-        if cfg.warm_start.demos:
-            imitate(chat, cfg, run)
-        measured = final_reports(chat, cfg)
+        seconds: dict[str, float] = {}
+        with timed(seconds, "learning to see"):
+            if cfg.warm_start.look_rooms:
+                learn_to_see(chat, cfg, run)
+        with timed(seconds, "imitating"):
+            if cfg.warm_start.demos:
+                imitate(chat, cfg, run)
+        with timed(seconds, "evaluating the warm start"):
+            measured = {"reports": final_reports(chat, cfg), "seconds": seconds}
         if is_main():
-            save_chat(chat, folder)
-            (folder / DONE).write_text(json.dumps(measured, indent=2) + "\n")
+            sync_tree(save_chat(chat, folder))
+            write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
         barrier()
         return measured
-    chat.load_state_dict(load_chat(folder).state_dict())
+    read_weights(chat.model, folder)()
     measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
     return measured_before
 
@@ -80,8 +97,19 @@ def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
 
 
 def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
-    """Before and after RL, side by side."""
-    return {"before": before, "after": final_reports(chat, cfg)}
+    """Before and after RL, side by side, and the seconds spent around it."""
+    seconds = dict(before["seconds"])
+    with timed(seconds, "evaluating the end"):
+        after = final_reports(chat, cfg)
+    return {"before": before["reports"], "after": after, "seconds": seconds}
+
+
+@contextmanager
+def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Notes how long a phase took."""
+    began = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - began
 
 
 def evaluate(
@@ -92,7 +120,8 @@ def evaluate(
         actor: Actor = DummyActor(lambda rng: random_move(rng, Limits()).json())
     else:
         assert checkpoint is not None
-        actor = HFActor(load_chat(checkpoint), replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+        sampling = replace(cfg.sampling, greedy=greedy)
+        actor = HFActor(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
     report, ended = evaluate_actor(
         actor, cfg.world, seed=cfg.seed, split="test", episodes=episodes, rows=cfg.evaluation.rows
     )
@@ -102,7 +131,8 @@ def evaluate(
 
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
-    chat = open_policy(cfg, out / "model") if checkpoint is None else load_chat(checkpoint)
+    chat = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
+    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
     store = EpisodeStore(out)
     there = store.ids()
     plans = [plan for plan in make_plans(cfg.seed, "collect", groups=episodes) if plan.id not in there]
@@ -113,6 +143,6 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
             store.add(episode)
             bar.advance()
 
-        run_plans(plans, [make_env(cfg.world) for _ in range(rows)], HFActor(chat, cfg.sampling), finished=keep)
+        run_plans(plans, [make_env(cfg.world) for _ in range(rows)], actor, finished=keep)
     summary = summarise(store.episodes())
     return {**asdict(summary), "collected": len(plans), "kept": len(there)}

@@ -1,7 +1,8 @@
 """Checkpoints that are whole or absent: `checkpoint-{step}/` with weights, training state, metrics and a manifest.
 
-Weights named `model` lie at the top of the folder, where Hugging Face's `from_pretrained` finds them; all others
-(`value_head`, `peft_adapter`, ...) in a folder of their name.
+Weights named `model`, and the `readers` written beside them (tokenizer, image processor), lie at the top of the folder,
+where Hugging Face's `from_pretrained` finds them; all others (`value_head`, `peft_adapter`, ...) in a folder of their
+name.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ METRICS_FILE = "metrics.json"
 CONFIG_FILE = "config.yaml"
 BEST = "best"
 ABANDONED = "abandoned"
+AT_THE_TOP = ("model", "readers")
 Best = tuple[str, Literal["max", "min"]]
 """A metric's name, and which way is better."""
 
@@ -209,4 +211,4 @@ def _numbered(run_folder: Path) -> list[tuple[int, Path]]:
 
 
 def _weights_folder(folder: Path, name: str) -> Path:
-    return folder if name == "model" else folder / name
+    return folder if name in AT_THE_TOP else folder / name
