@@ -35,7 +35,7 @@ class Gate:
                 yield index, Reply("done")
 
 
-def test_both_forms_answer_with_their_shapes(serve_here, images):
+def test_both_forms_answer_with_their_shapes(serve_here, images, wait_for):
     url = serve_here()
     data_url = "data:image/png;base64," + encode_png(images[0])
     native = [{"type": "text", "text": "look"}, {"type": "image", "image": data_url}]
@@ -50,6 +50,7 @@ def test_both_forms_answer_with_their_shapes(serve_here, images):
         {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "look (32, 32, 3)"}}
     ]
     assert chat["usage"]["total_tokens"] == 3
+    wait_for(lambda: metric(url, "held_bytes") == 0)
 
 
 def test_health_models_and_metrics_answer(serve_here):
