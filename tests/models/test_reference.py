@@ -51,7 +51,7 @@ def test_a_copy_comes_back_from_its_state(chat: ChatVLM, tiny_folder: Path, conv
     assert torch.equal(again.evaluate(inputs).logprobs, reference.evaluate(inputs).logprobs)
 
 
-def test_adapters_off_is_the_base(tiny_folder: Path, conversations) -> None:
+def test_fresh_adapters_give_the_base_as_reference(tiny_folder: Path, conversations) -> None:
     base, chat = load_chat(tiny_folder), load_chat(tiny_folder, lora=LoraSpec(rank=2))
     reference = make_reference(chat)
     assert isinstance(reference, AdapterReference)
@@ -59,9 +59,42 @@ def test_adapters_off_is_the_base(tiny_folder: Path, conversations) -> None:
     inputs = conversations(chat, [1])
     assert torch.equal(reference.evaluate(inputs).logprobs, base.evaluate(inputs).logprobs)
     assert not torch.allclose(chat.evaluate(inputs).logprobs, base.evaluate(inputs).logprobs)
-    assert reference.state_dict() == {}
 
 
-def test_without_adapters_there_is_nothing_to_switch_off(chat: ChatVLM) -> None:
+def test_trained_adapters_are_the_reference_and_not_the_base(tiny_folder: Path, conversations) -> None:
+    base, chat = load_chat(tiny_folder), load_chat(tiny_folder, lora=LoraSpec(rank=2))
+    move(chat, 0.1)
+    inputs = conversations(chat, [1])
+    trained = chat.evaluate(inputs).logprobs.detach()
+    reference = make_reference(chat)
+    move(chat, 0.1)
+    assert torch.equal(reference.evaluate(inputs).logprobs, trained)
+    assert not torch.allclose(trained, base.evaluate(inputs).logprobs)
+    again = AdapterReference(load_chat(tiny_folder, lora=LoraSpec(rank=2)))
+    again.load_state_dict(reference.state_dict())
+    assert torch.equal(again.evaluate(inputs).logprobs, trained)
+    with pytest.raises(ConfigError, match="other adapters"):
+        again.load_state_dict({})
+
+
+def test_asking_the_reference_leaves_the_policys_gradient_alone(tiny_folder: Path, conversations) -> None:
+    chat = load_chat(tiny_folder, lora=LoraSpec(rank=2))
+    move(chat, 0.1)
+    inputs = conversations(chat, [1])
+    reference = make_reference(chat)
+    move(chat, 0.1)
+    gradients = []
+    for ask in (False, True):
+        chat.zero_grad()
+        scores = chat.evaluate(inputs).logprobs
+        if ask:
+            reference.evaluate(inputs)
+        scores.sum().backward()
+        gradients.append([p.grad.clone() for p in chat.parameters() if p.grad is not None])
+    assert len(gradients[0]) > 0
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_without_adapters_there_is_nothing_to_hold_on_to(chat: ChatVLM) -> None:
     with pytest.raises(ConfigError, match="no adapters"):
         AdapterReference(chat)

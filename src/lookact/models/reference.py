@@ -1,4 +1,4 @@
-"""What a policy is held close to: a frozen copy, a slow average of it, or itself without its adapters."""
+"""What a policy is held close to: a frozen copy, a slow average of it, or itself with the adapters it once had."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from lookact.batch import Scores, TokenInputs
 from lookact.errors import ConfigError
@@ -45,26 +46,30 @@ class CopyReference:
 
 
 class AdapterReference:
-    """The policy with its adapters off: the base model, at no cost in memory."""
+    """The policy with the adapters it had when this was made: the base model is shared, so it costs next to nothing."""
 
     def __init__(self, chat: ChatVLM) -> None:
         if chat.model is chat.causal:
-            raise ConfigError("the model has no adapters to switch off: load it with lora, or use CopyReference")
+            raise ConfigError("the model has no adapters to hold on to: load it with lora, or use CopyReference")
         self.chat = chat
+        self.adapters = {
+            name: parameter.detach().clone() for name, parameter in chat.named_parameters() if parameter.requires_grad
+        }
 
     @torch.no_grad()
     def evaluate(self, inputs: TokenInputs, **filters: Any) -> Scores:
-        """The base model's scores of units that were already taken, under the policy's own filters."""
-        with self.chat.model.disable_adapter():
-            return self.chat.evaluate(inputs, **filters)
+        """The reference's scores of units that were already taken, under the policy's own filters."""
+        scores: Scores = functional_call(self.chat, self.adapters, (inputs,), filters)
+        return scores
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Nothing: the base model never changes."""
-        return {}
+        return self.adapters
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        if state:
-            raise ConfigError(f"a reference without weights was given {len(state)}: the run had no adapters before")
+        if set(state) != set(self.adapters):
+            odd = min(set(state) ^ set(self.adapters))
+            raise ConfigError(f"the reference differs in {odd}: the run had other adapters before")
+        self.adapters = {name: state[name].to(held.device, held.dtype) for name, held in self.adapters.items()}
 
 
 def make_reference(chat: ChatVLM) -> CopyReference | AdapterReference:
