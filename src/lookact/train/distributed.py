@@ -105,9 +105,13 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
     learned = [parameter for parameter in parameters if parameter.requires_grad]
     # one exchange for all of them: for small models the round trips cost more than the numbers
     joined = torch.cat([_gradient(parameter).reshape(-1) for parameter in learned])
+    had = joined.new_tensor([float(parameter.grad is not None) for parameter in learned])
+    joined = torch.cat([joined, had])
     dist.all_reduce(joined)
-    for parameter, summed in zip(learned, joined.split([parameter.numel() for parameter in learned])):
-        parameter.grad = summed.view_as(parameter)
+    *sums, had = joined.split([*(parameter.numel() for parameter in learned), len(learned)])
+    for parameter, summed, holders in zip(learned, sums, had.tolist()):
+        # what no process has a gradient of must stay at rest: given zeros, Adam would move it by its momentum
+        parameter.grad = summed.view_as(parameter) if holders else None
 
 
 def _gradient(parameter: Tensor) -> Tensor:
