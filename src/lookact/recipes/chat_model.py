@@ -16,6 +16,7 @@ from lookact.models.reference import AdapterReference, CopyReference, make_refer
 from lookact.models.tiny import TinySpec, make_tiny
 from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main
+from lookact.train.durable import TEMPORARY, place
 
 TINY = "tiny"
 
@@ -59,7 +60,8 @@ def open_chat(
                 vision_depth=model.vision_depth,
                 image_size=image_size,
             )
-            make_tiny(folder, corpus=corpus(), spec=spec, seed=seed)
+            # under its own name only when it is whole: a run may be killed at any moment
+            place(make_tiny(folder.with_name(TEMPORARY + folder.name), corpus=corpus(), spec=spec, seed=seed), folder)
         barrier()
     return load_chat(
         source,
@@ -102,5 +104,5 @@ def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Ref
     """The reference that a policy is held to, made from the policy as it is now."""
     if kind == "none":
         return NoReference()
-    # an average needs weights of its own; a frozen one may be the policy without its adapters
+    # an average needs weights of its own; a frozen one may be the policy with its adapters of now
     return make_reference(chat) if kind == "frozen" else CopyReference(chat)
