@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,9 @@ def demo_episode(demo: Demo, script: Script, *, name: str) -> Episode:
     turns = []
     for index, (observation, reply, imitate) in enumerate(zip(demo.observations, demo.replies, demo.imitate)):
         n = len(observation.images)
-        text = opening(script.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
+        text = (
+            opening(script.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
+        )
         counts = [script.image_tokens(image) for image in observation.images.values()]
         ids = np.array([*script.encode(reply), script.end_id], dtype=np.int64)
         decision = Decision(
@@ -51,8 +53,3 @@ def demo_episode(demo: Demo, script: Script, *, name: str) -> Episode:
         last = index == len(demo.replies) - 1
         turns.append(Turn(observation, decision, 0.0, terminated=last, truncated=False))
     return Episode(id=name, group=0, seed=0, turns=tuple(turns))
-
-
-def imitated(episodes: Sequence[Episode]) -> int:
-    """How many tokens of these demonstrations count."""
-    return sum(int(turn.decision.mask.sum()) for episode in episodes for turn in episode.turns)

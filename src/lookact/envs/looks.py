@@ -47,7 +47,9 @@ def annotate(view: View, place: Place, classes: tuple[str, ...]) -> Look:
     # structure and sky, -1 and -2, index the two places at the end
     kinds = np.array([*(classes.index(box.label) for box in place.scene.boxes), -1, -1])[view.instance]
     coverage = np.stack([_patch_means(kinds == kind) for kind in range(len(classes))], axis=-1)
-    return Look(view.rgb, coverage, _patch_means(1.0 / (1.0 + view.depth)))
+    # a depth of 0 says that nothing was hit, which is as far as it goes
+    nearness = np.where(view.depth > 0, 1.0 / (1.0 + view.depth), 0.0)
+    return Look(view.rgb, coverage, _patch_means(nearness))
 
 
 def _patch_means(pixels: NDArray[np.generic]) -> NDArray[np.float32]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from lookact.errors import EnvError
 from lookact.protocols import Actor, Env
 from lookact.types import Decision, Episode, Observation, Plan, Turn
 
@@ -32,8 +33,10 @@ def collect(
 
     An environment that raises ends its episode with `Episode.error` set; the others go on.
     """
+    if plans and not envs:
+        raise EnvError(f"{len(plans)} plans and no environment to run them in: give at least one")
     episodes: list[Episode] = []
-    for wave in _waves(plans, len(envs)):
+    for wave in _waves(plans, max(1, len(envs))):
         running = [_Running(plan, env) for plan, env in zip(wave, envs)]
         for row, slot in enumerate(running):
             _reset(slot)
