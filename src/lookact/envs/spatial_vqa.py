@@ -23,6 +23,7 @@ from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions import ask
 from lookact.envs.scenes.render import Camera
 from lookact.envs.scenes.vsi import Question, format_prompt
+from lookact.envs.seen import Seen
 from lookact.envs.walker import Walker
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive, numpy_rng
@@ -87,6 +88,8 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         super().reset(seed=seed)
         self.inquiry = self._find_inquiry(*episode_seeds(self, seed, options))
         self.walker = Walker(self.inquiry.place, self.inquiry.start, self.camera, self.limits)
+        self.seen = Seen(self.inquiry.question, tuple(box.label for box in self.inquiry.place.scene.boxes))
+        self.seen.add(self.walker.view)
         self.turn = 0
         self._over = False
         info = self._with_prompt(self._info())
@@ -96,8 +99,10 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         if self._over:
             raise EnvError("the episode is over: call reset before the next step")
         self.turn += 1
+        before = self.seen.share
         outcome = self._respond(action)
-        info = self._info() | outcome
+        self.seen.add(self.walker.view)
+        info = self._info() | outcome | {"seen_share_before": before}
         self._over = info["answered"] or self.turn >= self.max_turns
         parts = {
             "answer_reward": self._score(info["prediction"]) if info["answered"] else 0.0,
@@ -155,6 +160,8 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
             "collided": False,
             "collisions": self.walker.collisions,
             "path_length": self.walker.path_length,
+            "seen_share": self.seen.share,
+            "seen_share_before": self.seen.share,
             "valid_action": True,
             "action_error": "",
             "turn": self.turn,
