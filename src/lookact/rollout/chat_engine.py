@@ -1,8 +1,8 @@
 """Answers independent conversations with images on a chat VLM, many at a time.
 
 Greedy replies do not depend on the batch they are computed in. Padding and batch size change sums in their last bits,
-which matters only where two tokens are nearly equally likely: such a near tie is settled by one pass over that row
-alone, so that every greedy token is the one that a row asked alone would get.
+which matters only where two tokens are nearly equally likely: such a near tie is settled by computing that row alone,
+so that every greedy token is the one that a row asked alone would get.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from lookact.models.chat_vlm import ChatVLM
 from lookact.ops.logprobs import NEVER, adjust_logits, sample_tokens
 from lookact.rollout.columns import extend, left_pad
 from lookact.rollout.kv_cache import TurnCache
+from lookact.rollout.lone_stream import LoneStream
 from lookact.seeding import numpy_rng
 from lookact.text.chat import SPECIAL_TOKENS, expand_images
 
@@ -41,6 +42,8 @@ class _Row:
     grids: Tensor
     uniforms: NDArray[np.float64]
     sampled: list[int] = field(default_factory=list)
+    alone: LoneStream | None = None
+    """Made at the first near tie."""
 
 
 class ChatEngine:
@@ -132,12 +135,9 @@ class ChatEngine:
     def _settle(self, row: _Row) -> int:
         """The likeliest next token by a pass over this row alone, the same whatever batch it is in."""
         self.settled += 1
-        stream = np.append(row.ids, np.array(row.sampled, dtype=np.int64))
-        ids, attend = left_pad([stream], self.chat.device)
-        positions = self.chat.rope_positions(ids, row.grids, attend)
-        last = torch.tensor([[len(stream) - 1]], device=ids.device)
-        hidden = self.chat.backbone(ids, None, positions, row.pixels, row.grids, keep=last)
-        return int(self._logits(hidden[:, 0]).argmax())
+        if row.alone is None:
+            row.alone = LoneStream(self.chat, row.ids, row.pixels, row.grids)
+        return int(self._logits(row.alone.hidden(row.sampled)).argmax())
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return linear(hidden, self.chat.output_weight).float().masked_fill(self.chat.banned, NEVER)
