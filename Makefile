@@ -1,7 +1,7 @@
 # The two commands: `make demo` and `make test`. Both set up everything they need.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS := dev,wandb,quant
+EXTRAS := dev,wandb,quant,robot,serve
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 

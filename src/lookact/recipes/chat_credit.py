@@ -24,12 +24,12 @@ def episode_credit(episodes: Sequence[Episode]) -> list[Credit]:
     return [np.full(len(e.turns), a, dtype=np.float32) for e, a in zip(episodes, advantages.tolist())]
 
 
-def turn_credit(episodes: Sequence[Episode]) -> list[Credit]:
-    """What was still earned from each turn on, against the others that were still acting in that turn.
+def turn_credit(episodes: Sequence[Episode], *, gamma: float) -> list[Credit]:
+    """What was still earned from each turn on, discounted, against the others that were still acting in that turn.
 
     A turn that no other episode of the group reached has no baseline and gets no credit.
     """
-    to_go = [np.cumsum([turn.reward for turn in episode.turns][::-1])[::-1] for episode in episodes]
+    to_go = [rewards_to_go([turn.reward for turn in episode.turns], gamma) for episode in episodes]
     credit = [np.zeros(len(left), dtype=np.float32) for left in to_go]
     for turn in range(max(map(len, to_go), default=0)):
         acting = [i for i, left in enumerate(to_go) if len(left) > turn]
@@ -40,6 +40,14 @@ def turn_credit(episodes: Sequence[Episode]) -> list[Credit]:
         for i, advantage in zip(rows, leave_one_out(left, groups[together]).tolist()):
             credit[i][turn] = advantage
     return credit
+
+
+def rewards_to_go(rewards: Sequence[float], gamma: float) -> Credit:
+    """From each turn on, its reward and gamma times what comes after it."""
+    left = np.zeros(len(rewards) + 1, dtype=np.float32)
+    for turn in reversed(range(len(rewards))):
+        left[turn] = rewards[turn] + gamma * left[turn + 1]
+    return left[:-1]
 
 
 def assign(segments: Sequence[Segment], credit: Credit) -> list[Segment]:

@@ -53,16 +53,21 @@ class Learn:
     groups: int = setting(8, help="starts a step", least=1)
     group_size: int = setting(8, help="episodes from each start; one alone has no baseline", least=2)
     lr: float = setting(2e-4, help="peak learning rate", above=0)
+    adam_eps: float = setting(1e-5, help="of Adam; small ones blow up the noise on words that are never said", above=0)
     warmup: int = setting(5, help="steps until the peak", least=0)
     schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
     clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
     credit: Literal["episode", "turn"] = setting(
         "episode", help="compare whole returns, or what each turn was still to earn"
     )
+    gamma: float = setting(1.0, help="what a reward one turn later counts, with credit by turn", least=0, most=1)
     epochs: int = setting(1, help="passes over each step's episodes; the first is plain REINFORCE", least=1)
     clip: float = setting(0.2, help="how far later passes may move a token's probability", above=0)
     units: Literal["action", "reply"] = setting("action", help="tokens that learn: the JSON action's, or all sampled")
     scale_advantages: bool = setting(True, help="divide advantages by their deviation over the batch")
+    blame: float = setting(
+        1.0, help="weight of negative advantages; below 1 the policy learns more from what worked", least=0, most=1
+    )
     entropy: float = setting(0.0, help="entropy bonus", least=0)
     parity: float = setting(1e-4, help="nats by which sampling and scoring may differ before the run stops", above=0)
     token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
@@ -124,9 +129,9 @@ PRESETS = {
     "small": Config(
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2500, epochs=3),
-        learn=Learn(updates=80, groups=12, group_size=8, lr=3e-4),
-        evaluation=Evaluation(every=20),
+        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
+        learn=Learn(updates=110, groups=12, group_size=12, lr=2.5e-4, credit="turn", gamma=0.8, blame=0.5),
+        evaluation=Evaluation(every=22),
     ),
     "full": Config(
         model=Model(
@@ -152,7 +157,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     chat = open_policy(cfg, run.folder / "model")
     before = warm_start(chat, cfg, run)
     reference = open_reference(chat, cfg.kl.reference)
-    optimizer, guard = build_adamw({"policy": chat}, lr=cfg.learn.lr), NonFiniteGuard()
+    optimizer, guard = build_adamw({"policy": chat}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps), NonFiniteGuard()
     coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
     actor, envs = (
         HFActor(chat, cfg.sampling, system=cfg.instructions),
@@ -222,11 +227,12 @@ def credit(episodes: Sequence[Episode], learn: Learn, metrics: dict[str, float])
     seen = max(1.0, all_reduce_sum(len(episodes)))
     metrics["rollout/useless_share"] = 1.0 - all_reduce_sum(float(useful.sum())) / seen
     chosen = [episode for episode, keep in zip(whole, useful.tolist()) if keep]
-    advantages = episode_credit(chosen) if learn.credit == "episode" else turn_credit(chosen)
+    advantages = episode_credit(chosen) if learn.credit == "episode" else turn_credit(chosen, gamma=learn.gamma)
     if learn.scale_advantages:
         count = max(1.0, all_reduce_sum(sum(map(len, advantages))))
         deviation = (all_reduce_sum(float(sum(np.square(turns).sum() for turns in advantages))) / count) ** 0.5
         advantages = [turns / (deviation + 1e-8) for turns in advantages]
+    advantages = [np.where(turns < 0, learn.blame * turns, turns) for turns in advantages]
     return [
         segment
         for episode, turns in zip(chosen, advantages)
