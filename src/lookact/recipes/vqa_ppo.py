@@ -6,17 +6,37 @@ Imitate an expert that looks around before it answers; then act, credit tokens a
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from lookact.recipes.chat_model import Model
+from lookact.errors import TrainingStopped
+from lookact.ops.kl import AdaptiveKL
+from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.nav_report import last_error
 from lookact.recipes.nav_start import WarmStart
-from lookact.recipes.vqa_runs import collect, evaluate
-from lookact.recipes.vqa_world import INSTRUCTIONS, World
+from lookact.recipes.nav_world import make_plans
+from lookact.recipes.vqa_learn import objective, open_learners, prepare, reward_parts, set_rates, take_steps
+from lookact.recipes.vqa_report import eval_metrics, reward_metrics, rollout_metrics, show_episodes
+from lookact.recipes.vqa_runs import (
+    collect,
+    evaluate,
+    finish,
+    open_critic,
+    open_engine,
+    open_policy,
+    report_on,
+    warm_start,
+    weights_of,
+)
+from lookact.recipes.vqa_world import EASY_ROOMS, INSTRUCTIONS, World, make_env, training_rows
+from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import Sampling
 from lookact.train.config import setting
+from lookact.train.distributed import rank, world_size
+from lookact.train.run import Run
 
-__all__ = ["PRESETS", "Config", "collect", "evaluate"]
+__all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
 
 
 @dataclass(frozen=True)
@@ -129,15 +149,6 @@ class Config:
     max_error_rate: float = setting(0.2, help="share of failed episodes in a step that stops the run", least=0, most=1)
 
 
-EASY_ROOMS = World(
-    types=("object_counting", "object_abs_distance", "object_size_estimation"),
-    prompts="brief",
-    max_turns=4,
-    objects=(2, 5),
-    classes=("bed", "chair", "refrigerator", "stool"),
-    side=(3.0, 5.5),
-    shapes=("rectangle",),
-)
 SHORT_REPLIES = Sampling(max_tokens=12, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
@@ -174,3 +185,54 @@ PRESETS = {
         kl=KL(target=0.02),
     ),
 }
+
+
+def main(cfg: Config, run: Run) -> dict[str, Any]:
+    chat = open_policy(cfg, run.folder / "model")
+    before = warm_start(chat, cfg, run)
+    critic, reference = open_critic(chat, cfg, run.folder), open_reference(chat, cfg.kl.reference)
+    actor, rewards, rows = open_engine(chat, cfg), reward_parts(cfg), training_rows(cfg.world, cfg.seed)
+    envs = [make_env(cfg.world, rows) for _ in range(-(-cfg.learn.episodes // world_size()))]
+    learners = open_learners(chat, critic, cfg)
+    coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
+    weights, state = weights_of(chat, critic), {**learners, "kl": coef, "reference": reference}
+    run.restore(weights=weights, state=state)
+
+    for step in run.steps(cfg.learn.updates, "learning"):
+        # look and act
+        plans = make_plans(cfg.seed, "train", groups=cfg.learn.episodes, step=step)
+        actor.version = step - 1
+        began = time.perf_counter()
+        episodes = rewards.relabel(run_plans(plans[rank() :: world_size()], envs, actor))
+        acted = time.perf_counter()
+        metrics = rollout_metrics(episodes) | reward_metrics(episodes)
+        if metrics["rollout/error_rate"] > cfg.max_error_rate:
+            raise TrainingStopped(
+                f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"
+            )
+
+        # credit
+        minibatches, parts = prepare(episodes, chat, critic, reference, cfg, step, coef.coef)
+        metrics |= parts
+
+        # learn
+        chat.train()
+        metrics |= set_rates(learners, cfg, step)
+        acting = step > cfg.critic.warmup
+        loss_fn = objective(chat, critic, coef.coef, cfg, acting=acting)
+        metrics |= take_steps(minibatches, loss_fn, learners, chat, cfg, step, acting=acting)
+        if cfg.kl.target is not None and "policy/kl" in metrics:
+            metrics["policy/kl_coef"] = coef.update(max(0.0, metrics["policy/kl"]), len(plans))
+        learned = time.perf_counter()
+        metrics |= {"time/rollout": acted - began, "time/learn": learned - acted}
+
+        # report
+        if step % cfg.evaluation.every and step != cfg.learn.updates:
+            run.log(metrics, step, show="rollout/score")
+            continue
+        report, _ = report_on(chat, cfg, split="validate", questions=cfg.evaluation.episodes, greedy=True)
+        metrics |= eval_metrics(report) | {"time/evaluate": time.perf_counter() - learned}
+        run.log(metrics, step, show="eval/score")
+        run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/score", "max"))
+        show_episodes(run.tracker, episodes, step)
+    return finish(chat, cfg, before)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from lookact.protocols import Tracker
 from lookact.recipes.nav_report import joined, masking_metrics, strip, transcript
+from lookact.rewards.shaping import part_means
 from lookact.text.answers import aggregate, score_answer
-from lookact.train.distributed import gather
+from lookact.train.distributed import all_reduce_sum, gather, sum_by_name
 from lookact.train.evaluate import Report, score_predictions
 from lookact.types import Episode
 
@@ -89,6 +90,14 @@ def rollout_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """What a step's episodes were like, over all processes."""
     numbers = joined(gather(measure(episodes)))
     return {f"rollout/{name}": float(values.mean()) for name, values in numbers.items()} | masking_metrics(episodes)
+
+
+def reward_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What each part of the reward paid an episode, over all processes."""
+    parts = {name: float(paid) for name, paid in part_means(episodes).items()}
+    counted = sum_by_name({name: paid * len(episodes) for name, paid in parts.items()})
+    count = all_reduce_sum(float(len(episodes)))
+    return {f"reward/{name}": paid / count for name, paid in counted.items()}
 
 
 def measure(episodes: Sequence[Episode]) -> dict[str, NDArray[np.float64]]:

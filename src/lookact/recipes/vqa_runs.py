@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from transformers import AutoTokenizer
 
 from lookact.data.quality import summarise
 from lookact.data.store import EpisodeStore
 from lookact.models.chat_vlm import ChatVLM
+from lookact.models.loading import save_chat, save_readers
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
 from lookact.recipes.nav_world import make_plans
-from lookact.recipes.vqa_eval import answer_questions, fingerprint
+from lookact.recipes.vqa_eval import answer_questions, evaluation_rows, fingerprint, question_plans
+from lookact.recipes.vqa_report import plain_report, prediction_rows
+from lookact.recipes.vqa_start import imitate, learn_to_see
 from lookact.recipes.vqa_world import make_corpus, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import HFActor
+from lookact.text.tokenizers import assert_same_tokenizer
+from lookact.train.distributed import barrier, is_main, rank, world_size
+from lookact.train.durable import sync_tree, write_text
 from lookact.train.progress import progress
+from lookact.train.run import Run
+from lookact.train.weights import Weights, read_weights
 from lookact.types import Episode
 
 if TYPE_CHECKING:
     from lookact.recipes.vqa_ppo import Config
+
+DONE = "metrics.json"
+"""Written last: a supervised start with it is whole."""
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:
@@ -38,6 +53,76 @@ def open_policy(cfg: Config, folder: Path) -> ChatVLM:
 def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
     """A policy that was saved, held as the config says."""
     return open_policy(replace(cfg, model=replace(cfg.model, source=str(checkpoint))), checkpoint)
+
+
+def open_critic(chat: ChatVLM, cfg: Config, folder: Path) -> ChatVLM:
+    """The policy itself where it has a value head, else a second model from the same start with a head of its own."""
+    if cfg.critic.backbone == "shared":
+        return chat
+    source = replace(cfg.model, source=str(folder / "warm_start"))
+    return open_chat(source, folder, corpus=list, image_size=0, seed=cfg.seed, value_head=True)
+
+
+def open_engine(chat: ChatVLM, cfg: Config) -> HFActor:
+    """Who samples, seen to mean the same as the learner by every token, template and pixel."""
+    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
+    assert_same_tokenizer(actor.chat, chat)
+    return actor
+
+
+def weights_of(chat: ChatVLM, critic: ChatVLM) -> dict[str, Weights]:
+    """What a checkpoint holds: the policy with its tokenizer, and the critic."""
+    assert critic.value_head is not None
+    weights: dict[str, Weights] = {"model": chat.model, "readers": partial(save_readers, chat)}
+    own: dict[str, Weights] = {} if critic is chat else {"critic": critic.model}
+    return weights | own | {"value_head": critic.value_head}
+
+
+def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
+    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run."""
+    folder = run.folder / "warm_start"
+    if not (folder / DONE).exists():
+        if cfg.warm_start.look_rooms:
+            learn_to_see(chat, cfg, run)
+        if cfg.warm_start.demos:
+            imitate(chat, cfg, run)
+        measured = final_reports(chat, cfg)
+        if is_main():
+            sync_tree(save_chat(chat, folder))
+            write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+        barrier()
+        return measured
+    assert_same_tokenizer(AutoTokenizer.from_pretrained(folder), chat.tokenizer)
+    read_weights(chat.model, folder)()
+    before: dict[str, Any] = json.loads((folder / DONE).read_text())
+    return before
+
+
+def report_on(
+    chat: ChatVLM, cfg: Config, *, split: str, questions: int, greedy: bool
+) -> tuple[dict[str, Any], list[Episode]]:
+    """The policy on questions of our own that training never asks; the processes share them."""
+    rows = evaluation_rows(replace(cfg, evaluation=replace(cfg.evaluation, questions=None)))
+    plans = question_plans(cfg, split, questions, rows)[rank() :: world_size()]
+    actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+    with progress(len(plans), "evaluating") as bar:
+        envs = [make_env(cfg.world, rows) for _ in range(min(cfg.evaluation.rows, len(plans)))]
+        ended = run_plans(plans, envs, actor, finished=lambda episode: bar.advance())
+    return plain_report(prediction_rows(ended)), ended
+
+
+def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
+    """Greedy and sampled, on questions that nothing else ever asks."""
+    count = cfg.evaluation.final_episodes
+    kinds = {"greedy": True, "sampled": False} if count else {}
+    return {
+        name: report_on(chat, cfg, split="test", questions=count, greedy=greedy)[0] for name, greedy in kinds.items()
+    }
+
+
+def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
+    """Before and after RL, side by side."""
+    return {"before": before, "after": final_reports(chat, cfg)}
 
 
 def evaluate(

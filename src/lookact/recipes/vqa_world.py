@@ -59,6 +59,18 @@ class World:
     shapes: tuple[str, ...] = setting(("rectangle", "L"), help="floor plans of generated rooms")
 
 
+EASY_ROOMS = World(
+    types=("object_counting", "object_abs_distance", "object_size_estimation"),
+    prompts="brief",
+    max_turns=4,
+    objects=(2, 5),
+    classes=("bed", "chair", "refrigerator", "stool"),
+    side=(3.0, 5.5),
+    shapes=("rectangle",),
+)
+"""What a model of a million parameters can learn to see and answer."""
+
+
 class AskingEnv:
     """The environment that `rollout.collect` drives; a brief question is asked again in every turn."""
 
