@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 T = TypeVar("T")
+Inputs = TypeVar("Inputs")
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Generic[Inputs]):
     """Episodes or segments, ready to score and learn from."""
 
-    inputs: TokenInputs | ControlInputs | SequenceInputs
+    inputs: Inputs
+    """TokenInputs, ControlInputs or SequenceInputs."""
     mask: Tensor
     """(b, u) bool, True where a unit counts in the loss."""
     logprobs: Tensor

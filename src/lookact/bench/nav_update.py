@@ -76,7 +76,7 @@ def updates(chat: ChatVLM, segments: Sequence[Segment], load: Load) -> Work:
 def learn(chat: ChatVLM, segments: Sequence[Segment], load: Load) -> float:
     """Gradients of REINFORCE's mean loss over all units."""
 
-    def loss(batch: Batch) -> tuple[Tensor, Metrics]:
+    def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
         assert isinstance(batch.inputs, TokenInputs)
         return reinforce(chat.evaluate(batch.inputs).logprobs, batch.advantages, batch.mask)
 

@@ -17,7 +17,7 @@ Encoder = Callable[[Sequence[Image]], tuple[Tensor, Tensor]]
 """Images to (patches, d) pixels and (images, 3) grids."""
 
 
-def collate(segments: Sequence[Segment], encode_images: Encoder, *, pad_id: int = 0) -> Batch:
+def collate(segments: Sequence[Segment], encode_images: Encoder, *, pad_id: int = 0) -> Batch[TokenInputs]:
     """A right-padded batch; every image of the batch is encoded in one call."""
     ids = _pad([segment.ids for segment in segments], pad_id)
     lengths = torch.tensor([len(segment.ids) for segment in segments])
@@ -53,6 +53,6 @@ def _split(
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Every row's own pixels and grids."""
     pixels, grids = encoded
-    grids_by_row = grids.split([len(segment.images) for segment in segments])
+    grids_by_row = torch.split(grids, [len(segment.images) for segment in segments])
     patches = [int(rows.prod(dim=1).sum()) for rows in grids_by_row]
-    return pixels.split(patches), grids_by_row
+    return torch.split(pixels, patches), grids_by_row

@@ -54,4 +54,5 @@ def annotate(view: View, place: Place, classes: tuple[str, ...]) -> Look:
 
 def _patch_means(pixels: NDArray[np.generic]) -> NDArray[np.float32]:
     rows, columns = pixels.shape[0] // PATCH, pixels.shape[1] // PATCH
-    return pixels.reshape(rows, PATCH, columns, PATCH).mean(axis=(1, 3), dtype=np.float32)
+    means: NDArray[np.float32] = pixels.reshape(rows, PATCH, columns, PATCH).mean(axis=(1, 3), dtype=np.float32)
+    return means

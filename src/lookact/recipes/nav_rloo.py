@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookact.batch import Batch
+from lookact.batch import Batch, TokenInputs
 from lookact.data.segments import Segment, cut
 from lookact.errors import TokenMismatch, TrainingStopped
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import save_readers
+from lookact.models.reference import CopyReference
 from lookact.ops.advantages import zero_variance_groups
 from lookact.ops.kl import AdaptiveKL, k1, k2, k3, kl_loss
 from lookact.ops.masked import Metrics, masked_max
@@ -130,7 +131,7 @@ PRESETS = {
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
         warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
-        learn=Learn(updates=80, groups=12, group_size=12, lr=2.5e-4, credit="turn", gamma=0.8, blame=0.5),
+        learn=Learn(updates=80, groups=12, group_size=12, lr=1.5e-4, credit="turn", gamma=0.8, blame=0.5),
         evaluation=Evaluation(every=20),
     ),
     "full": Config(
@@ -196,7 +197,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             parts |= clip_and_step(optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss)
             # the first pass speaks of the policy that acted
             metrics = parts | metrics if epoch else metrics | parts
-        if cfg.kl.reference == "ema":
+        if isinstance(reference, CopyReference) and cfg.kl.reference == "ema":
             reference.update(chat, cfg.kl.decay)
         if cfg.kl.target is not None and math.isfinite(parts.get("policy/kl", math.nan)):
             metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], len(plans))
@@ -242,11 +243,15 @@ def credit(episodes: Sequence[Episode], learn: Learn, metrics: dict[str, float])
 
 def objective(
     chat: ChatVLM, reference: Reference, coef: float, cfg: Config, *, first: bool
-) -> Callable[[Batch], tuple[Tensor, Metrics]]:
+) -> Callable[[Batch[TokenInputs]], tuple[Tensor, Metrics]]:
     """REINFORCE on the counted units, an entropy bonus, and the distance to the reference."""
-    filters = {"temperature": cfg.sampling.temperature, "top_k": cfg.sampling.top_k, "top_p": cfg.sampling.top_p}
+    filters: dict[str, Any] = {
+        "temperature": cfg.sampling.temperature,
+        "top_k": cfg.sampling.top_k,
+        "top_p": cfg.sampling.top_p,
+    }
 
-    def loss(batch: Batch) -> tuple[Tensor, Metrics]:
+    def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
         scores = chat.evaluate(batch.inputs, **filters)
         gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity if first else math.inf)
         # at the old policy this has REINFORCE's gradient; the clip binds in later passes only
@@ -264,7 +269,7 @@ def objective(
     return loss
 
 
-def parity_gap(logprobs: Tensor, batch: Batch, *, limit: float) -> Tensor:
+def parity_gap(logprobs: Tensor, batch: Batch[TokenInputs], *, limit: float) -> Tensor:
     """The largest difference between log-probs as sampled and as scored now, before the weights have moved."""
     # a score that is not a number is no disagreement: the step is skipped, and counted, as one that is not finite
     known = (batch.turns >= 0) & ~logprobs.isnan()

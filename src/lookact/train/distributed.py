@@ -108,7 +108,7 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
     had = joined.new_tensor([float(parameter.grad is not None) for parameter in learned])
     joined = torch.cat([joined, had])
     dist.all_reduce(joined)
-    *sums, had = joined.split([*(parameter.numel() for parameter in learned), len(learned)])
+    *sums, had = torch.split(joined, [*(parameter.numel() for parameter in learned), len(learned)])
     for parameter, summed, holders in zip(learned, sums, had.tolist()):
         # what no process has a gradient of must stay at rest: given zeros, Adam would move it by its momentum
         parameter.grad = summed.view_as(parameter) if holders else None

@@ -25,7 +25,7 @@ class Chunk:
 
     numbers: tuple[int, ...]
     """Which segment each row is."""
-    batch: Batch
+    batch: Batch[TokenInputs]
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Ledger:
 class Lesson:
     """A micro-batch as it was before the first gradient step; every tensor is (b, u) and a constant."""
 
-    batch: Batch
+    batch: Batch[TokenInputs]
     """With its advantages."""
     old_logprobs: Tensor
     old_values: Tensor

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
-from lookact.batch import Batch, to_device
+from lookact.batch import Batch, TokenInputs, to_device
 from lookact.data.collate import collate
 from lookact.data.segments import Segment, buckets
 from lookact.models.chat_vlm import ChatVLM
@@ -44,16 +44,16 @@ def fit(
         report({"loss/imitation": loss, **metrics}, step)
 
 
-def imitation_of(chat: ChatVLM) -> Callable[[Batch], tuple[Tensor, Metrics]]:
+def imitation_of(chat: ChatVLM) -> Callable[[Batch[TokenInputs]], tuple[Tensor, Metrics]]:
     """The negative log-likelihood of a batch's counted units under `chat`."""
 
-    def loss(batch: Batch) -> tuple[Tensor, Metrics]:
+    def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
         return nll(chat.evaluate(batch.inputs).logprobs, batch.mask)
 
     return loss
 
 
-def micro_batches(chat: ChatVLM, segments: Sequence[Segment], token_budget: int) -> list[Batch]:
+def micro_batches(chat: ChatVLM, segments: Sequence[Segment], token_budget: int) -> list[Batch[TokenInputs]]:
     """Rows of similar length together, each batch within `token_budget` padded tokens, on the model's device."""
     groups = buckets([len(segment.ids) for segment in segments], budget=token_budget)
     return [to_device(collate([segments[i] for i in group], chat.encode_images), chat.device) for group in groups]
