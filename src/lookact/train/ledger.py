@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookact.batch import Batch, to_device
+from lookact.batch import Batch, TokenInputs, to_device
 from lookact.data.collate import Encoder, collate
 from lookact.data.segments import Segment, buckets
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lookact.batch import Batch, Scores
+from lookact.batch import Batch, Scores, TokenInputs
 from lookact.errors import TokenMismatch
 from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
 from lookact.ops.kl import k1
