@@ -114,7 +114,7 @@ EASY_ROOMS = World(
     objects=(3, 5),
     classes=("bed", "sofa", "refrigerator", "bathtub", "chair", "tv_monitor", "stove", "shelf"),
     side=(4.0, 5.5),
-    start_distance=(1.5, 5.0),
+    start_distance=(2.25, 5.0),
     questions=("Find the {label}.",),
     progress_weight=0.5,
 )
