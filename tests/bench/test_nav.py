@@ -27,7 +27,8 @@ def test_the_trl_row_tells_the_ratio_without_its_picture_processing(monkeypatch,
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     row = nav.trl_row(folder, load, 2)
     assert (row.ratio, row.ratio_range, row.met) == (3.0, (2.0, 4.0), (True,))
-    assert row.detail["ratio_without_trl_picture_processing"] == 2.0
+    assert row.detail["ratio_without_trl_picture_processing"] == 1.0
+    assert row.against == "3.00 s, 1.00 s on pictures"
     assert row.memory == "150 (+50) MB / 150 (+50) MB"
 
 

@@ -36,3 +36,15 @@ def test_out_writes_a_file_for_each_bench_and_a_page(tmp_path, capsys):
     page = (folder / "README.md").read_text()
     assert f"`lookact bench all --out {folder}` at commit `{commit}`" in page
     assert "| rendering | 2 s | 8 s | 4.00 (3.50 to 4.50) | ratio at least 3: met |" in page
+
+
+def test_the_versions_are_those_before_the_bench_began(tmp_path, monkeypatch):
+    seen = []
+
+    def measure():
+        seen.append((tmp_path / "versions.json").exists())
+        return plain(ROWS, about="toys")
+
+    monkeypatch.setattr(sys.modules["toy_bench"], "main", measure)
+    assert main(["bench", "toy", "--out", str(tmp_path), "--json"]) == 0
+    assert seen == [True]

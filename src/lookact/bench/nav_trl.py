@@ -112,7 +112,7 @@ def make_trainer(folder: Path, load: Load) -> Any:
     rows = [{"prompt": [{"role": "user", "content": ""}], "walk": group} for group in range(load.groups)]
     config = GRPOConfig(
         output_dir=str(folder / "trl"),
-        # one micro-batch of everything: its fastest here, measured against 8 and 16 rows
+        # one micro-batch of everything
         per_device_train_batch_size=load.environments,
         gradient_accumulation_steps=1,
         num_generations=load.size,
@@ -131,7 +131,7 @@ def make_trainer(folder: Path, load: Load) -> Any:
         max_grad_norm=1.0,
         beta=0.0,
         shuffle_dataset=False,
-        # each of these is the faster choice for TRL on a CPU
+        # as LookAct does here
         gradient_checkpointing=False,
         bf16=False,
         use_cpu=True,

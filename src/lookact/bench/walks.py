@@ -36,7 +36,7 @@ class Load:
 
     groups: int = 8
     size: int = 8
-    """Episodes a group; as many of both as the nav-rloo recipe has in a step."""
+    """Episodes a group; as many of both as a step of nav-rloo has by default."""
     turns: int = 10
     image_size: int = 96
     reply_tokens: int = 7

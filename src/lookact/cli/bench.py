@@ -33,6 +33,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
         remedy = f"did you mean {near}?" if near else f"choose one of {', '.join([*built(), 'all'])}"
         raise ConfigError(f"unknown bench {shown(name)[1:-1]}: {remedy}")
     chosen = built() if name == "all" else [name]
+    if arguments.out:
+        note_versions(arguments.out)
     result: dict[str, Any] = {each: importlib.import_module(BENCHES[each]).main() for each in chosen}
     if arguments.out:
         write_folder(result, arguments.out, command=f"lookact bench {name} --out {arguments.out}")
@@ -64,18 +66,23 @@ def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
     say(text.get().rstrip("\n"))
 
 
-def write_folder(result: Mapping[str, Mapping[str, Any]], folder: Path, *, command: str) -> None:
-    """One JSON file a bench, the versions it ran with, and a page of all tables."""
-    from lookact.bench.report import page
+def note_versions(folder: Path) -> None:
+    """Which code is about to run: noted before it does, since a checkout can move on meanwhile."""
     from lookact.train.provenance import write_versions
+
+    folder.mkdir(parents=True, exist_ok=True)
+    # those of an earlier bench are no concern of this one
+    (folder / "versions.json").unlink(missing_ok=True)
+    write_versions(folder)
+
+
+def write_folder(result: Mapping[str, Mapping[str, Any]], folder: Path, *, command: str) -> None:
+    """One JSON file a bench, and a page of all tables."""
+    from lookact.bench.report import page
 
     for each, measured in result.items():
         write_json(measured, folder / f"{each}.json")
-    versions = folder / "versions.json"
-    # those of an earlier bench are no concern of this one
-    versions.unlink(missing_ok=True)
-    write_versions(folder)
-    commit = json.loads(versions.read_text(encoding="utf-8"))["commit"]
+    commit = json.loads((folder / "versions.json").read_text(encoding="utf-8"))["commit"]
     (folder / "README.md").write_text(page(result, command=command, commit=commit), encoding="utf-8")
 
 
