@@ -11,7 +11,7 @@ def test_a_gymnasium_environment_becomes_a_chat():
     assert observation.text.startswith(gym_env.task.question)
     assert info["turn"] == 0
     observation, reward, terminated, truncated, info = env.step("nothing")
-    assert observation.text == "Invalid. Out of turns."
+    assert observation.text == f"Invalid. {gym_env.task.question} Out of turns."
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert info["valid_action"] is False
     assert np.array_equal(observation.images["head"], gym_env.walker.view.rgb)

@@ -154,7 +154,12 @@ def test_the_chat_reads_the_question_then_how_it_went(corridor):
     for action in (turn_and_go(180, 1.5), "what?", turn_and_go(180, 0.1), turn_and_go(0, 0.1)):
         shown, *_, info = env.step(action)
         texts.append(observe(shown, info).text)
-    assert texts == ["Blocked. Turn 2 of 4.", "Invalid. Turn 3 of 4.", "Moved. Turn 4 of 4.", "Moved. Out of turns."]
+    assert texts == [
+        "Blocked. Go to the chair. Turn 2 of 4.",
+        "Invalid. Go to the chair. Turn 3 of 4.",
+        "Moved. Go to the chair. Turn 4 of 4.",
+        "Moved. Go to the chair. Out of turns.",
+    ]
 
 
 def test_an_impossible_setting_is_refused():

@@ -1,5 +1,6 @@
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -92,6 +93,8 @@ def test_tensorboard_hides_what_a_resumed_run_does_again(tmp_path):
     for step in (1, 2, 3):
         before.log({"loss/total": float(step)}, step)
     before.close()
+    # files are read by the second in their names; only a test resumes within one
+    time.sleep(1.1)
     use_everything(TensorBoardTracker(tmp_path, done=1), 2)
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
