@@ -98,6 +98,12 @@ def heading(yaw: float) -> Array:
     return np.array([math.cos(yaw), math.sin(yaw)])
 
 
+def bearing_to(pose: Pose, points: Array) -> float:
+    """Degrees to the left from the viewing direction to the middle of points (n, 2)."""
+    x, y = points.mean(axis=0) - (pose.x, pose.y)
+    return math.degrees(wrap(math.atan2(y, x) - pose.yaw))
+
+
 def wrap(angle: float) -> float:
     """The same angle in [-pi, pi)."""
     return (angle + math.pi) % (2 * math.pi) - math.pi

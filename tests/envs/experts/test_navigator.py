@@ -46,7 +46,7 @@ def test_it_remembers_what_is_out_of_view(make_place):
     navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
     navigator.act(look(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA), CALM)
     reply = navigator.act(look(place, Pose(1.05, 2.05, math.radians(90), 1.2), CAMERA), CALM)
-    assert reasoning_of(reply) == "The chair is out of view on the right."
+    assert reasoning_of(reply) == "It is out of view on the right."
     assert parse_action(reply)["rotation_angle_degrees"] == -90
 
 

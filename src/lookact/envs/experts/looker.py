@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,16 +10,16 @@ import numpy as np
 
 from lookact.envs.experts.plan import explore
 from lookact.envs.experts.seen_map import SeenMap
-from lookact.envs.experts.sentences import enough_seen, guessed, still_looking
-from lookact.envs.motion import Limits, Move
+from lookact.envs.experts.sentences import counted, enough_seen, guessed, located, room_ahead, still_looking
+from lookact.envs.motion import Limits, Move, bearing_to
 from lookact.envs.places import View
 from lookact.envs.scenes.questions.facts import spoken
 from lookact.envs.scenes.render import Camera
+from lookact.envs.scenes.scene import Array
 from lookact.envs.scenes.vsi import Question
+from lookact.envs.seen import asked_about, glimpsed
 from lookact.text.actions import ANSWER_KEY
 
-GLIMPSE = 0.001
-"""Of the picture, for an object to count as seen."""
 GUESSES = {"object_counting": "2", "object_abs_distance": "2.0", "object_size_estimation": "100"}
 """Answers of a middling size, for numbers that it saw too little to know."""
 WHOLE_ROOM = ("object_counting", "room_size_estimation")
@@ -33,27 +32,44 @@ class Looker:
         """`labels` are those of `Scene.boxes`, by the index in `View.instance`."""
         self.question, self.camera, self.limits = question, camera, limits
         self.labels = tuple(spoken(label) for label in labels)
-        words = " ".join([question.question, *(question.options or ())])
-        self.wanted = {label for label in self.labels if re.search(rf"\b{re.escape(label)}\b", words)}
+        self.wanted = set(asked_about(question, labels))
         self.seen: set[int] = set()
         self.map: SeenMap | None = None
 
     def act(self, view: View, info: Mapping[str, Any]) -> str:
         """The reply to this view; of `info` it heeds the turn, and whether the last walk was stopped."""
         seen = self.map = self.map or SeenMap(view.pose, self.camera)
-        seen.add(view)
+        points = seen.add(view)
         if info["collided"]:
             seen.bump(view.pose)
-        objects, pixels = np.unique(view.instance, return_counts=True)
-        self.seen |= {int(index) for index in objects[pixels >= GLIMPSE * view.instance.size] if index >= 0}
+        new = sorted(glimpsed(view) & self.wanted - self.seen)
+        self.seen.update(new)
+        return " ".join([*self._report(view, points, new), *self._decide(seen, view, info)])
+
+    def _report(self, view: View, points: Array, new: list[int]) -> list[str]:
+        """What this view adds, in sentences."""
+        if self.question.question_type == "object_counting":
+            return [counted(len(new))]
+        if not self.wanted:
+            middle = view.depth.shape[1] // 2
+            return [room_ahead(float(np.max(view.depth[:, middle - 1 : middle + 1])))]
+        return [self._locate(view, points, index) for index in new]
+
+    def _locate(self, view: View, points: Array, index: int) -> str:
+        shown = points[view.instance == index][:, :2]
+        away = shown - (view.pose.x, view.pose.y)
+        return located(self.labels[index], bearing_to(view.pose, shown), float(np.hypot(*away.T).min()))
+
+    def _decide(self, seen: SeenMap, view: View, info: Mapping[str, Any]) -> list[str]:
+        """Why it moves or answers, and the move or answer."""
         rotation = seen.unlooked(view.pose)
-        missing = sorted(self.wanted - {self.labels[index] for index in self.seen})
+        missing = sorted({self.labels[index] for index in self.wanted} - {self.labels[index] for index in self.seen})
         if self._ready(missing, rotation):
-            return f"{enough_seen()} {self._answer(self._known())}"
+            return [enough_seen(), self._answer(self._known())]
         if info["turn"] + 1 >= info["max_turns"]:
-            return f"{guessed()} {self._answer(self._guess())}"
+            return [guessed(), self._answer(self._guess())]
         move = explore(seen, view.pose, self.limits) if rotation is None else Move(rotation, 0.0)
-        return f"{still_looking(missing[0] if missing else None)} {move.json()}"
+        return [still_looking(missing[0] if missing else None), move.json()]
 
     def _ready(self, missing: list[str], rotation: int | None) -> bool:
         if self.question.question_type in WHOLE_ROOM:
@@ -66,7 +82,7 @@ class Looker:
         return self.question.ground_truth
 
     def _count(self) -> str:
-        return str(max(1, sum(self.labels[index] in self.wanted for index in self.seen)))
+        return str(max(1, len(self.seen)))
 
     def _guess(self) -> str:
         if self.question.question_type == "object_counting":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from lookact.envs.experts.plan import CLEARANCES, FORWARD_STEP, TURN_STEP, best_move, explore, within
 from lookact.envs.experts.seen_map import CELL, SeenMap
 from lookact.envs.experts.sentences import in_view, never_seen, out_of_view
-from lookact.envs.motion import Limits, Move, Pose, wrap
+from lookact.envs.motion import Limits, Move, Pose, bearing_to
 from lookact.envs.places import View
 from lookact.envs.scenes.render import Camera
 from lookact.envs.scenes.scene import Array
@@ -48,9 +47,9 @@ class Navigator:
         if not len(self.goal_points):
             return never_seen()
         if not visible:
-            return out_of_view(_bearing(pose, self.goal_points))
+            return out_of_view(bearing_to(pose, self.goal_points))
         distance = np.hypot(shown[:, 0] - pose.x, shown[:, 1] - pose.y).min()
-        return in_view(_bearing(pose, shown), float(distance))
+        return in_view(bearing_to(pose, shown), float(distance))
 
     def _choose(self, seen: SeenMap, pose: Pose) -> Move:
         if len(self.goal_points):
@@ -60,7 +59,7 @@ class Navigator:
 
     def _approach(self, seen: SeenMap, pose: Pose) -> Move:
         """Towards the nearest place within reach of what was seen of the goal."""
-        bearing = _bearing(pose, self.goal_points)
+        bearing = bearing_to(pose, self.goal_points)
         for clearance in CLEARANCES:
             space = seen.space(pose, clearance=clearance)
             field = distance_field(space, within(space, self.goal_points, self.near))
@@ -71,9 +70,3 @@ class Navigator:
             elif np.isfinite(here) and (move := best_move(space, field, pose, self.limits, bearing)):
                 return move
         return Move(TURN_STEP * round(bearing / TURN_STEP) or 90, FORWARD_STEP)
-
-
-def _bearing(pose: Pose, points: Array) -> float:
-    """Degrees to the left from the viewing direction to the middle of points (n, 2)."""
-    x, y = points.mean(axis=0) - (pose.x, pose.y)
-    return math.degrees(wrap(math.atan2(y, x) - pose.yaw))

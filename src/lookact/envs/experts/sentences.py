@@ -29,6 +29,21 @@ def _side(bearing: float) -> str:
     return "on the left" if bearing > 0 else "on the right"
 
 
+def located(label: str, bearing: float, distance: float) -> str:
+    """Where a thing stands that has just come into view, to half a metre."""
+    return f"The {label} is {round(2 * distance) / 2:g} m {_side(bearing)}."
+
+
+def counted(number: int) -> str:
+    """How many of the things to be counted this view shows for the first time."""
+    return f"{number} new."
+
+
+def room_ahead(distance: float) -> str:
+    """How far the room goes on, to half a metre."""
+    return f"The wall is {round(2 * distance) / 2:g} m ahead."
+
+
 def still_looking(label: str | None) -> str:
     """1 a label, and 1 for the room as a whole."""
     return f"No {label} seen yet." if label else "Still looking around."
