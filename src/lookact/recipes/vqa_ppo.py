@@ -149,7 +149,7 @@ class Config:
     max_error_rate: float = setting(0.2, help="share of failed episodes in a step that stops the run", least=0, most=1)
 
 
-SHORT_REPLIES = Sampling(max_tokens=12, min_action_tokens=3, max_action_tokens=12)
+SHORT_REPLIES = Sampling(max_tokens=20, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
         world=EASY_ROOMS,

@@ -64,7 +64,7 @@ EASY_ROOMS = World(
     prompts="brief",
     max_turns=4,
     objects=(2, 5),
-    classes=("bed", "chair", "refrigerator", "stool"),
+    classes=("bed", "chair", "refrigerator", "stool", "dishwasher"),
     side=(3.0, 5.5),
     shapes=("rectangle",),
 )

@@ -1,0 +1,87 @@
+import json
+from dataclasses import replace
+
+import pytest
+from safetensors.torch import load_file
+
+from lookact.errors import TokenMismatch
+from lookact.recipes import vqa_ppo
+from lookact.recipes.vqa_ppo import PRESETS, evaluate, main
+from lookact.recipes.vqa_runs import collect
+from lookact.train.config import check
+
+EXPLAINED = ("rollout/score", "reward/answer", "reward/format", "reward/turn", "reward/progress",
+             "policy/explained_variance", "policy/mismatch_gap_max", "policy/kl", "loss/value")  # fmt: skip
+
+
+def told(folder):
+    """Every step's numbers but the seconds, which no two runs share."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if not name.startswith("time/")} for line in lines]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_within_their_bounds(name):
+    assert check(PRESETS[name]).world.max_turns > 1
+
+
+@pytest.mark.slow
+def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
+    result = train(main, PRESETS["debug"])
+    assert set(result) == {"before", "after"}
+    assert {"score", "per_type", "ci", "constant"} <= result["after"]["greedy"].keys()
+    steps = told(tmp_path / "run")
+    assert len(steps) == PRESETS["debug"].learn.updates
+    assert set(EXPLAINED) <= steps[-1].keys()
+    # the critic's own time is over in the last step
+    assert "loss/policy" not in steps[0]
+    assert "loss/policy" in steps[-1]
+    measured = evaluate(
+        PRESETS["debug"], checkpoint=tmp_path / "run" / "best", episodes=3, greedy=True, dummy=False, folder=tmp_path
+    )
+    assert measured["questions"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", ["shared", "separate"])
+def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp_path, monkeypatch, backbone):
+    cfg = replace(vqa_config, critic=replace(vqa_config.critic, backbone=backbone))
+    train(main, cfg, "unbroken")
+
+    def kill(tracker, episodes, step):
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vqa_ppo, "show_episodes", kill)
+        with pytest.raises(KeyboardInterrupt):
+            train(main, cfg, "killed")
+    train(main, cfg, "killed", resume=True)
+    assert told(tmp_path / "killed") == told(tmp_path / "unbroken")
+    files = ["model", "value_head/model", *(["critic/model"] if backbone == "separate" else [])]
+    for file in files:
+        one, other = (
+            load_file(tmp_path / name / f"checkpoint-3/{file}.safetensors") for name in ("killed", "unbroken")
+        )
+        assert all(one[key].equal(other[key]) for key in one)
+
+
+@pytest.mark.slow
+def test_a_tampered_tokenizer_is_refused(vqa_config, train, tmp_path):
+    cfg = replace(vqa_config, learn=replace(vqa_config.learn, updates=1))
+    train(main, cfg)
+    path = tmp_path / "run" / "model" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(TokenMismatch, match="vocabulary: 2 ids differ"):
+        train(main, cfg, resume=True)
+
+
+@pytest.mark.slow
+def test_collected_episodes_are_kept_and_counted(vqa_config, tmp_path):
+    first = collect(vqa_config, checkpoint=None, episodes=2, out=tmp_path)
+    second = collect(vqa_config, checkpoint=None, episodes=3, out=tmp_path)
+    assert (first["collected"], second["collected"], second["kept"]) == (2, 1, 2)
+    assert second["episodes"] == 3
