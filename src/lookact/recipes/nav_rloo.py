@@ -131,7 +131,7 @@ PRESETS = {
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
         warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
-        learn=Learn(updates=80, groups=12, group_size=12, lr=1.5e-4, credit="turn", gamma=0.8, blame=0.5),
+        learn=Learn(updates=90, groups=12, group_size=12, lr=1.5e-4, credit="turn", gamma=0.8, blame=0.5),
         evaluation=Evaluation(every=20),
     ),
     "full": Config(
