@@ -18,9 +18,7 @@ PLANS = [Plan(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) fo
 def rescored(chat, episodes, sampling):
     segments = [segment for episode in episodes for segment in cut(episode, units="reply")]
     batch = collate(segments, chat.encode_images)
-    scores = chat.evaluate(
-        batch.inputs, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
-    )
+    scores = chat.evaluate(batch.inputs, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p)
     return batch, scores
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -75,6 +76,6 @@ def test_rows_of_other_processes_are_passed_over(chat, segments):
 def test_each_epoch_takes_every_index_once_in_an_order_of_its_own():
     first, second = shuffled(10, 4, 0, 0), shuffled(10, 4, 0, 1)
     assert [len(batch) for batch in first] == [4, 4, 2]
-    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(10))
+    assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(10))
     assert first != second
     assert first == shuffled(10, 4, 0, 0) != shuffled(10, 4, 1, 0)
