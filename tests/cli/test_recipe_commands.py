@@ -27,7 +27,8 @@ def test_train_lays_words_over_file_over_preset(tmp_path, capsys):
 
 def test_train_prints_a_table_and_where_the_run_is(capsys):
     text = output(capsys, "train", "toy", "--name", "first", "--out", "elsewhere")
-    assert "group_size" in text
+    assert "group size" in text
+    assert "75%" in text
     assert "the run is in elsewhere/toy/first" in text
 
 
@@ -73,7 +74,7 @@ def test_eval_takes_the_config_of_the_checkpoints_run(tmp_path, capsys):
     (tmp_path / "run/checkpoint-3").mkdir(parents=True)
     (tmp_path / "run/config.yaml").write_text("group_size: 5\n")
     words = ("eval", "toy", "--checkpoint", "run/checkpoint-3", "--output", "deep/result.json")
-    assert "success_rate" in output(capsys, *words)
+    assert "50% [40, 60]" in output(capsys, *words)
     result = json.loads((tmp_path / "deep/result.json").read_text())
     assert result["asked"] == ["run/checkpoint-3", 200, False, False, 5]
 
@@ -84,12 +85,48 @@ def test_collect_passes_everything_on(tmp_path, capsys):
     assert (tmp_path / "episodes").is_dir()
 
 
-def test_demo_trains_its_recipe_in_a_new_folder(monkeypatch, tmp_path, capsys):
+def test_training_keeps_its_result_and_the_seconds_of_its_steps(tmp_path, capsys):
+    output(capsys, "train", "toy", "--name", "n")
+    result = json.loads((tmp_path / "runs/toy/n/result.json").read_text())
+    assert result["seconds"] == {"imitating": 5.0, "training steps": 60.0}
+
+
+def test_a_process_that_we_launched_leaves_all_talking_to_the_launcher(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "lookact-7")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "note.json"))
+    assert output(capsys, "train", "toy", "--name", "n", "--processes", "1") == ""
+    assert main(["train", "toy", "--name", "n"]) == 2
+    assert "lookact:" not in capsys.readouterr().err
+    note = json.loads((tmp_path / "note.json").read_text())
+    assert "holds a run" in note["message"]
+    assert (note["code"], note["ours"]) == (2, True)
+
+
+def test_demo_trains_in_a_new_folder_and_compares_with_a_random_policy(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo, "RECIPE", "toy")
-    assert "everything is in runs/toy/demo-" in output(capsys, "demo", "--seed", "4")
+    monkeypatch.setattr(demo, "draw", lambda recipe, cfg, folder, result: [folder / "plots/curve.png"])
+    text = output(capsys, "demo", "--seed", "4", "--processes", "1")
+    assert "everything is in runs/toy/demo-" in text
+    assert "drew runs/toy/demo-" in text
+    columns = next(line for line in text.splitlines() if "warm start" in line).split("  ")
+    assert [column.strip() for column in columns if column.strip()] == ["random", "warm start", "after RL"]
+    assert "50% [40, 60]" in text
     folder = next((tmp_path / "runs/toy").glob("demo-*"))
     assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 4
-    assert (folder / "plots/learning_curve.png").stat().st_size > 1000
+
+
+def test_demo_hands_the_same_folder_to_every_process(monkeypatch, capsys):
+    launched = []
+    monkeypatch.setattr(demo, "RECIPE", "toy")
+    monkeypatch.setattr(demo, "train_together", lambda *_, **how: launched.append(how) or {"before": {}, "after": {}})
+    monkeypatch.setattr(demo, "compared", lambda *_: {"seconds": {}})
+    monkeypatch.setattr(demo, "draw", lambda *_: [])
+    output(capsys, "--debug", "demo", "--processes", "3", "--seed", "2")
+    words = launched[0]["words"]
+    assert launched[0]["processes"] == 3
+    assert words[:5] == ["train", "toy", "--preset", "small", "--seed=2"]
+    assert words[words.index("--name") + 1].startswith("demo-")
+    assert words[-1] == "--debug"
 
 
 def test_bench_runs_what_is_there(monkeypatch, capsys):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from lookact.cli.commands import run
+from lookact.cli.launch import is_launched, leave_note, prepare_process
 from lookact.errors import ConfigError, DataError, LookActError
 
 __all__ = ["main"]
@@ -19,14 +20,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
+    prepare_process()
     try:
-        run([word for word in words if word != "--debug"])
+        run(words)
         sys.stdout.flush()
     except SystemExit as stop:
         # argparse leaves this way after --help and --version
         return int(stop.code or 0)
     except KeyboardInterrupt:
-        _complain("interrupted; train continues where it was with --auto-resume")
+        _complain("interrupted; train continues where it was with --auto-resume", 130)
         return 130
     except BrokenPipeError:
         # whoever read our output has seen enough; the interpreter must not try to flush it again
@@ -35,8 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        _complain(_told(error))
-        return 2 if isinstance(error, ConfigError | DataError) else 1
+        code = 2 if isinstance(error, ConfigError | DataError) else 1
+        _complain(_told(error), code, ours=isinstance(error, LookActError))
+        return code
     return 0
 
 
@@ -46,5 +49,9 @@ def _told(error: Exception) -> str:
     return f"failed: {type(error).__name__}: {error} (--debug shows where)"
 
 
-def _complain(text: str) -> None:
-    sys.stderr.write(f"lookact: {' '.join(text.split())}\n")
+def _complain(text: str, code: int, *, ours: bool = True) -> None:
+    line = " ".join(text.split())
+    if is_launched():
+        leave_note(line, code, ours=ours)
+    else:
+        sys.stderr.write(f"lookact: {line}\n")

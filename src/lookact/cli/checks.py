@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lookact.cli.launch import cores
+
 OK, BROKEN, ABSENT = "ok", "broken", "absent"
 SECONDS = 30
 """Longer than any healthy backend needs to draw one frame."""
@@ -55,10 +57,10 @@ def torch() -> Finding:
 def threads() -> Finding:
     import torch
 
-    used, cores = torch.get_num_threads(), _cores()
-    if used > cores:
-        return Finding(BROKEN, f"torch uses {used} threads on {cores} cores", f"set OMP_NUM_THREADS={cores}")
-    return Finding(OK, f"{cores} cores, torch uses {used} threads")
+    used, found = torch.get_num_threads(), cores()
+    if used > found:
+        return Finding(BROKEN, f"torch uses {used} threads on {found} cores", f"set OMP_NUM_THREADS={found}")
+    return Finding(OK, f"{found} cores, torch uses {used} threads")
 
 
 def memory() -> Finding:
@@ -148,10 +150,6 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
     "bitsandbytes": package("bitsandbytes", "quant"),
     "wandb": package("wandb", "wandb"),
 }
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _draws(backend: str) -> bool:

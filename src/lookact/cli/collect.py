@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from lookact.cli.output import say, show_log, show_result
+from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.cli.results import show_counts
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -38,6 +40,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     show_log()
     result = recipe.collect(cfg, checkpoint=checkpoint, episodes=arguments.episodes, out=arguments.out)
-    show_result(result, as_json=arguments.json, title=f"{arguments.recipe} episodes")
-    if not arguments.json:
-        say(f"the episodes are in {arguments.out}")
+    if arguments.json:
+        say(json.dumps(result))
+        return
+    show_counts(result, title=f"{arguments.recipe} episodes")
+    say(f" the episodes are in {arguments.out}")

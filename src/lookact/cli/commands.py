@@ -37,14 +37,17 @@ EXAMPLES = (
 
 
 def run(words: Sequence[str]) -> None:
-    """Run the command that the words name."""
-    if not words or words[0] in ("-h", "--help", "help"):
+    """Run the command that the words name; `--debug` may stand anywhere among them, and is for `main`."""
+    spoken = [word for word in words if word != "--debug"]
+    if not spoken or spoken[0] in ("-h", "--help", "help"):
         top_parser().print_help()
         return
-    if words[0] == "--version":
-        top_parser().parse_args(words[:1])
-    command, parser = find_command(words[0])
-    arguments, rest = parser.parse_known_args(list(words[1:]))
+    if spoken[0] == "--version":
+        top_parser().parse_args(spoken[:1])
+    command, parser = find_command(spoken[0])
+    arguments, rest = parser.parse_known_args(spoken[1:])
+    # for a command that starts itself again in other processes
+    arguments.words = list(words)
     if not getattr(command, "TAKES_SETTINGS", False):
         refuse_unknown(parser, rest)
     command.run(arguments, rest, parser)

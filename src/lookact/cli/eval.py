@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lookact.cli.output import say, show_log, show_result, write_json
+from lookact.cli.output import say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.cli.results import show_result
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -51,6 +52,17 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     )
     if arguments.output:
         write_json(result, arguments.output)
-    show_result(result, as_json=arguments.json, title=f"{arguments.recipe} on {episodes} episodes")
+    show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, {spoken_policy(arguments)}")
+    if arguments.recipe == "nav-rloo":
+        from lookact.cli.nav_pictures import draw_sheet
+
+        draw_sheet(cfg, folder, folder / "sheet.png", episodes=episodes)
     if not arguments.json:
-        say(f"pictures and episodes are in {folder}")
+        say(f" pictures and episodes are in {folder}")
+
+
+def spoken_policy(arguments: Arguments) -> str:
+    """Who was measured, and how it chose."""
+    if arguments.dummy:
+        return "random policy"
+    return f"{arguments.checkpoint}, {'greedy' if arguments.greedy else 'sampled'}"

@@ -1,4 +1,4 @@
-"""What the commands write: results as a table for people, or as one JSON object for programs."""
+"""What the commands write: lines, logs, files and pictures. Results are shown by `results`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from lookact.types import Image
 
 
+def is_first() -> bool:
+    """Whether this is the first of several processes, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def say(text: str) -> None:
     """One line to standard output, from the first of several processes."""
-    if os.environ.get("RANK", "0") == "0":
+    if is_first():
         sys.stdout.write(text + "\n")
 
 
@@ -32,32 +37,13 @@ def show_log() -> None:
     handler: logging.Handler = logging.StreamHandler()
     if CONSOLE.is_terminal:
         handler = RichHandler(console=CONSOLE, show_path=False, show_level=False)
-    handler.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    handler.setLevel(logging.INFO if is_first() else logging.WARNING)
     package = logging.getLogger("lookact")
     package.handlers = [kept for kept in package.handlers if kept.name != "screen"]
     handler.name = "screen"
     package.addHandler(handler)
     package.setLevel(logging.INFO)
-
-
-def show_result(result: Mapping[str, Any], *, as_json: bool, title: str) -> None:
-    """A result as one JSON object, or as a table with a row for each value."""
-    if as_json:
-        say(json.dumps(result, default=str))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", show_header=False, box=box.SIMPLE_HEAVY)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", overflow="fold")
-    for name, value in flat(result):
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    console = Console(file=sys.stdout)
-    with console.capture() as text:
-        console.print(table)
-    say(text.get().rstrip("\n"))
+    _hush_transformers()
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:
@@ -92,10 +78,11 @@ def show_settings(leaves: Iterable[Setting], *, title: str) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested names joined with dots."""
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _hush_transformers() -> None:
+    """Its bars for reading and writing weights tear ours; those of downloads stay."""
+    if "transformers" in sys.modules:
+        from huggingface_hub.utils.tqdm import enable_progress_bars
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+        enable_progress_bars()

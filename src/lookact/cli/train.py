@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lookact.cli.output import say, show_log, show_result
-from lookact.cli.parser import Arguments, Parser
+from lookact.cli.launch import is_launched, launch, to_launch
+from lookact.cli.output import is_first, say, show_log, write_json
+from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import (
     PRESET,
     Recipe,
@@ -17,11 +20,14 @@ from lookact.cli.recipes import (
     make_config,
     saved_config,
 )
+from lookact.cli.results import SECONDS, show_result
 from lookact.train.config import to_mapping
 
 TAKES_SETTINGS = True
+RESULT = "result.json"
 EXAMPLES = (
     "lookact train nav-rloo --preset debug",
+    "lookact train nav-rloo --processes 2",
     "lookact train nav-rloo --name warm --seed 3 --learn.lr 1e-4",
     "lookact train nav-rloo --config my.yaml --auto-resume",
 )
@@ -33,6 +39,9 @@ def add_options(parser: Parser) -> None:
         "--out", metavar="DIR", type=Path, default=Path("runs"), help="where runs are kept (default: runs)"
     )
     parser.add_argument("--name", metavar="N", help="the run's name (default: PRESET-seedSEED)")
+    parser.add_argument(
+        "--processes", metavar="N", type=at_least_one, default=1, help="that train together, one thread each on a CPU"
+    )
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", metavar="PATH", type=Path, help="continue from this checkpoint or run folder")
     again.add_argument("--auto-resume", action="store_true", help="continue the run of this name if it was begun")
@@ -49,14 +58,28 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     resume = existing(arguments.resume, "checkpoint")
     cfg = make_config(recipe, arguments, words, parser=parser, start=_begun(arguments))
     folder = run_folder(arguments, cfg)
-    result = train(recipe, cfg, folder, resume=resume, auto_resume=arguments.auto_resume, wandb=arguments.wandb)
+    how = {"resume": resume, "auto_resume": arguments.auto_resume, "wandb": arguments.wandb}
+    result = train_together(recipe, cfg, folder, processes=arguments.processes, words=arguments.words, **how)
+    if is_launched():
+        return
     show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, seed {cfg.seed}")
     if not arguments.json:
-        say(f"the run is in {folder}")
+        say(f" the run is in {folder}")
+
+
+def train_together(
+    recipe: Recipe, cfg: Any, folder: Path, *, processes: int, words: Sequence[str], **how: Any
+) -> dict[str, Any]:
+    """Train in this process, or start as many as are wanted with the command line `words`; returns the result."""
+    if not to_launch(processes):
+        return train(recipe, cfg, folder, **how)
+    launch(words, processes)
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    return result
 
 
 def train(recipe: Recipe, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
-    """Train in a run folder, with the other processes if torchrun started us; `how` is as in `open_run`."""
+    """Train in a run folder, with the other processes if there are any; `how` is as in `open_run`."""
     from lookact.train.distributed import close_distributed, init_distributed
     from lookact.train.run import open_run
 
@@ -64,9 +87,23 @@ def train(recipe: Recipe, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
     init_distributed()
     try:
         with open_run(folder, to_mapping(cfg), **how) as run:
-            return recipe.main(cfg, run)
+            result = recipe.main(cfg, run)
+            if is_first():
+                if SECONDS in result:
+                    result[SECONDS]["training steps"] = step_seconds(run.folder)
+                write_json(result, folder / RESULT)
+            return result
     finally:
         close_distributed()
+
+
+def step_seconds(folder: Path) -> float:
+    """What a run's steps took, by its own metrics: those before it was last resumed count too."""
+    from lookact.train.run import METRICS
+
+    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines]
+    return float(sum(value for step in steps for name, value in step.items() if name.startswith("time/") and value))
 
 
 def run_folder(arguments: Arguments, cfg: Any) -> Path:
