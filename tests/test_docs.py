@@ -50,7 +50,8 @@ def parse(line: str) -> None:
         assert words in ([], ["--help"], ["--version"])
         return
     words = [word for word in words if word != "--debug"]
-    if "--help" in words and len(words) == 2:
+    # a command named alone speaks of the command
+    if words[1:] in ([], ["--help"]):
         find_command(words[0])
         return
     command, parser = find_command(words[0])
