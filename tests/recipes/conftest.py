@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from lookact.recipes import nav_rloo
 from lookact.recipes.chat_model import Model
+from lookact.recipes.nav_start import WarmStart
+from lookact.recipes.nav_world import World
 from lookact.recipes.vqa_ppo import PRESETS
 from lookact.recipes.vqa_runs import open_policy
 from lookact.train.config import to_mapping
@@ -41,3 +44,42 @@ def train(tmp_path):
             return main(cfg, run)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def nav_config():
+    """Rooms of a few steps with a bed or a sofa in them, and two short learning steps on the model as it is."""
+    world = World(
+        image_size=64,
+        max_turns=3,
+        objects=(1, 2),
+        classes=("bed", "sofa"),
+        side=(3.0, 4.0),
+        start_distance=(0.5, 2.0),
+        questions=("Find the {label}.",),
+        progress_weight=0.5,
+    )
+    return nav_rloo.Config(
+        world=world,
+        sampling=nav_rloo.SHORT_REPLIES,
+        warm_start=WarmStart(look_rooms=0, demos=0),
+        learn=nav_rloo.Learn(updates=2, groups=2, group_size=4, warmup=0, schedule="constant"),
+        evaluation=nav_rloo.Evaluation(every=1, episodes=2, final_episodes=0),
+    )
+
+
+@pytest.fixture(scope="session")
+def nav_start(nav_config, tmp_path_factory):
+    """The folder of a model that was shown 128 walks: most of its replies are moves, a quarter of its walks arrive."""
+    shown = WarmStart(look_rooms=40, look_epochs=4, demos=128, epochs=4, lr=2e-3)
+    cfg = replace(nav_config, warm_start=shown, learn=replace(nav_config.learn, updates=0))
+    folder = tmp_path_factory.mktemp("nav")
+    with open_run(folder, to_mapping(cfg), tensorboard=False) as run:
+        nav_rloo.main(cfg, run)
+    return folder / "warm_start"
+
+
+@pytest.fixture(scope="session")
+def nav_started(nav_config, nav_start):
+    """The same settings, from that model on."""
+    return replace(nav_config, model=Model(source=str(nav_start)))
