@@ -19,15 +19,17 @@ def episode(potentials, *, terminated=True):
     return Episode("e", 0, 0, tuple(turns))
 
 
-def test_progress_is_the_difference_of_potentials_and_none_is_left_at_the_end():
-    assert progress("p", gamma=1.0)(episode([0.25, 0.5, 1.0])) == [0.25, -0.5]
-    assert progress("p", gamma=1.0)(episode([0.25, 0.5, 1.0], terminated=False)) == [0.25, 0.5]
+def test_progress_is_the_difference_of_potentials():
+    assert progress("p", gamma=1.0, kept=True)(episode([0.25, 0.5, 1.0])) == [0.25, 0.5]
+    assert progress("p", gamma=0.5, kept=True)(episode([0.25, 0.5, 1.0])) == [0.0, 0.0]
+    assert progress("p", gamma=1.0, kept=False)(episode([0.25, 0.5, 1.0])) == [0.25, -0.5]
+    assert progress("p", gamma=1.0, kept=False)(episode([0.25, 0.5, 1.0], terminated=False)) == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 @pytest.mark.parametrize("path", [[0.25, 0.5, 1.0], [0.25, 0.25], [0.25, 1.0, 0.0, 0.5]])
-def test_the_discounted_sum_of_progress_is_the_same_whatever_was_done(gamma, path):
-    paid = progress("p", gamma=gamma)(episode(path))
+def test_progress_that_is_not_kept_sums_to_the_same_whatever_was_done(gamma, path):
+    paid = progress("p", gamma=gamma, kept=False)(episode(path))
     assert sum(gamma**t * pay for t, pay in enumerate(paid)) == pytest.approx(-0.25)
 
 

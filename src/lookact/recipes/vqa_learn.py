@@ -46,7 +46,10 @@ def reward_parts(cfg: Config) -> WeightedParts:
             "answer": (rewards.answer, answer_score),
             "format": (rewards.format, format_fault),
             "turn": (rewards.turn, turn_taken),
-            "progress": (rewards.progress, progress("seen_share", gamma=cfg.credit.gamma_turn)),
+            "progress": (
+                rewards.progress,
+                progress("seen_share", gamma=cfg.credit.gamma_turn, kept=rewards.progress_kept),
+            ),
         }
     )
 

@@ -49,6 +49,7 @@ class Rewards:
     progress: float = setting(
         0.0, help="for the share of what the question is about that comes into view; telescopes", least=0
     )
+    progress_kept: bool = setting(True, help="what was seen stays paid at the end; else no policy gains by progress")
 
 
 @dataclass(frozen=True)

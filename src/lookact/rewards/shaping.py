@@ -42,17 +42,17 @@ def part_means(episodes: Sequence[Episode]) -> dict[str, float]:
     return {name: total / len(episodes) for name, total in totals.items()}
 
 
-def progress(potential: str, *, gamma: float) -> Part:
+def progress(potential: str, *, gamma: float, kept: bool) -> Part:
     """γ·Φ(after) − Φ(before) of each turn, Φ being the info's `potential` and `potential`_before.
 
-    After the end of an episode Φ is 0, so that the sum over an episode is −Φ(start) whatever was done: it moves
-    credit to the turns that made progress, and no policy gains by it (Ng, Harada and Russell, 1999).
+    Over an episode it telescopes. With `kept`, what was reached by the end stays paid. Without, Φ is 0 once the episode
+    has ended: the sum is then −Φ(start) whatever was done, credit moves to the turns that made progress, and no policy
+    gains by it (Ng, Harada and Russell, 1999).
     """
 
     def part(episode: Episode) -> list[float]:
-        return [
-            gamma * (0.0 if turn.terminated else float(turn.info[potential])) - float(turn.info[f"{potential}_before"])
-            for turn in episode.turns
-        ]
+        after = [float(turn.info[potential]) if kept or not turn.terminated else 0.0 for turn in episode.turns]
+        before = [float(turn.info[f"{potential}_before"]) for turn in episode.turns]
+        return [gamma * later - sooner for later, sooner in zip(after, before)]
 
     return part
