@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from lookact.data.demos import Script
@@ -14,6 +15,7 @@ from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import LoraSpec, load_chat
 from lookact.models.reference import AdapterReference, CopyReference, make_reference
 from lookact.models.tiny import TinySpec, make_tiny
+from lookact.seeding import derive
 from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import TEMPORARY, place
@@ -63,17 +65,20 @@ def open_chat(
             # under its own name only when it is whole: a run may be killed at any moment
             place(make_tiny(folder.with_name(TEMPORARY + folder.name), corpus=corpus(), spec=spec, seed=seed), folder)
         barrier()
-    return load_chat(
-        source,
-        dtype=model.dtype,
-        device=model.device,
-        attention=model.attention,
-        lora=LoraSpec(rank=model.lora_rank) if model.lora_rank else None,
-        quantise=model.quantise,
-        max_pixels=model.max_pixels,
-        gradient_checkpointing=model.gradient_checkpointing,
-        value_head=value_head,
-    )
+    # fresh adapters are drawn from the global stream: here it is a stream of their own, the same in every process
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(derive(seed, "adapters"))
+        return load_chat(
+            source,
+            dtype=model.dtype,
+            device=model.device,
+            attention=model.attention,
+            lora=LoraSpec(rank=model.lora_rank) if model.lora_rank else None,
+            quantise=model.quantise,
+            max_pixels=model.max_pixels,
+            gradient_checkpointing=model.gradient_checkpointing,
+            value_head=value_head,
+        )
 
 
 def script_of(chat: ChatVLM, *, system: str = "") -> Script:
