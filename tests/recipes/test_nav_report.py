@@ -36,7 +36,8 @@ def test_each_episode_counts_once_whatever_became_of_it():
     numbers = {name: values.tolist() for name, values in measure([ARRIVED, LOST, BROKEN]).items()}
     assert numbers == {
         "success": [1.0, 0.0, 0.0], "spl": [0.5, 0.0, 0.0], "collisions": [2.0, 2.0, 0.0], "turns": [2.0, 2.0, 0.0],
-        "return": [1.25, 0.0, 0.0], "valid_action": [1.0, 0.5, 0.0], "error": [0.0, 0.0, 1.0], "tokens": [8.0, 8.0, 0.0],
+        "return": [1.25, 0.0, 0.0], "valid_action": [1.0, 0.5, 0.0], "error": [0.0, 0.0, 1.0],
+        "tokens": [8.0, 8.0, 0.0],
     }  # fmt: skip
 
 
