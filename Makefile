@@ -5,7 +5,7 @@ EXTRAS := dev,wandb,quant,robot,serve
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo test check format learn bench clean
+.PHONY: help setup demo test check types fast format learn bench clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,7 +29,12 @@ test: setup      ## every test but the long learning runs (under 20 minutes on 2
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j2 types fast
+
+types: setup     ## types alone
 	$(BIN)/mypy
+
+fast: setup      ## the fast tests alone
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not learn"
 
 format: setup    ## rewrite the code in the house style
