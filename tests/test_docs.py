@@ -1,17 +1,19 @@
 """What the docs show is so: links lead somewhere, commands parse, files named exist, and Python blocks run."""
 
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from lookact.cli import main
 from lookact.cli.commands import COMMANDS, find_command
 from lookact.cli.parser import refuse_unknown
 from lookact.cli.recipes import PRESET, RECIPES, load_recipe, preset_of
 from lookact.errors import ConfigError
-from lookact.train.config import override
+from lookact.train.config import override, settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -125,3 +127,38 @@ def test_python_blocks_of_the_readme_run(capsys):
     for block in blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python"):
         exec(compile(block, "README.md", "exec"), {})
     assert "tensor([ 1., -1., -1.,  1.])" in capsys.readouterr().out
+
+
+RECIPE_PAGES = {page.stem: page for page in ROOT.glob("docs/recipes/*.md")}
+PREFIXES = "rollout|policy|loss|optim|reward|judge|world|eval|time|seeing"
+NAV_SOURCES = ("recipes/nav_*.py", "train/seeing.py", "train/supervised.py", "train/optim.py")
+
+
+@pytest.mark.parametrize("recipe", ["nav-rloo"])
+def test_every_setting_is_explained_as_its_help_does(recipe):
+    text = RECIPE_PAGES[recipe].read_text(encoding="utf-8")
+    rows = [f"| `{leaf.name}` | {leaf.type} | {leaf.help} |" for leaf in settings(load_recipe(recipe).Config)]
+    missing = [row for row in rows if row not in text]
+    assert not missing, "rows to put into the page:\n" + "\n".join(missing)
+    named = set(re.findall(r"^\| `([\w.]+)` \| [^|]* \| [^|]* \|$", text, re.MULTILINE))
+    assert named == {leaf.name for leaf in settings(load_recipe(recipe).Config)}, "rows of settings that are gone"
+
+
+def test_every_metric_that_the_code_names_is_explained():
+    text = RECIPE_PAGES["nav-rloo"].read_text(encoding="utf-8")
+    files = [file for pattern in NAV_SOURCES for file in (ROOT / "src/lookact").glob(pattern)]
+    # those that are put together in a loop are shown by a run, below
+    keys = {key for file in files for key in re.findall(rf'"((?:{PREFIXES})/[a-z_]+)"', file.read_text())}
+    assert len(keys) > 10
+    assert not [key for key in sorted(keys) if f"`{key}`" not in text]
+
+
+@pytest.mark.slow
+def test_every_metric_of_a_run_is_explained(tmp_path, capsys):
+    words = "train nav-rloo --preset debug --kl.reference frozen --kl.target 0.1 --learn.updates 1"
+    assert main([*words.split(), "--evaluation.final_episodes", "0", "--out", str(tmp_path), "--name", "n"]) == 0
+    logs = list((tmp_path / "nav-rloo/n").rglob("*.jsonl"))
+    assert len(logs) == 3
+    keys = {key for log in logs for line in log.read_text().splitlines() for key in json.loads(line)} - {"step"}
+    text = RECIPE_PAGES["nav-rloo"].read_text(encoding="utf-8")
+    assert not [key for key in sorted(keys) if f"`{key}`" not in text]

@@ -30,10 +30,14 @@ def draw_curve(run_folder: Path, path: Path, *, marks: Sequence[tuple[str, float
     steps, successes = read_metrics(run_folder, "rollout/success_rate")
     curves = {
         "held-out rooms": [read_metrics(run_folder, "eval/success_rate")],
-        f"training rooms,\nmean of {SMOOTHED} steps": [(steps, moving_average(successes, SMOOTHED))],
+        "training rooms": [(steps, moving_average(successes, SMOOTHED))],
     }
     figure = draw_learning_curve(
-        curves, title="Sampled success while reinforcing", x_label="step", y_label="success rate", marks=marks
+        curves,
+        title="Sampled success while reinforcing",
+        x_label=f"step (training rooms: mean of the last {SMOOTHED})",
+        y_label="success rate",
+        marks=marks,
     )
     save_figure(figure, path)
 

@@ -45,7 +45,7 @@ def show_report(result: Mapping[str, Any], *, title: str) -> None:
     cells = _joined(_cells(result))
     columns = list(dict.fromkeys(column for column, _ in cells))
     rows = _ordered([row for _, row in cells])
-    table = new_table(title)
+    table = new_table()
     table.add_column("")
     kinds = any(kind for _, kind in rows)
     if kinds:
@@ -59,12 +59,12 @@ def show_report(result: Mapping[str, Any], *, title: str) -> None:
         values = [cells.get((column, (measure, kind)), "") for column in columns]
         table.add_row(name, *([kind] if kinds else []), *values)
         last = measure
-    show_table(table, note=HINT if any("[" in cell for cell in cells.values()) else "")
+    show_table(table, title, note=HINT if any("[" in cell for cell in cells.values()) else "")
 
 
 def show_counts(result: Mapping[str, Any], *, title: str) -> None:
     """Plain values, then each group of counts with the shares they make up."""
-    table = new_table(title)
+    table = new_table()
     table.show_header = False
     table.add_column("")
     table.add_column("")
@@ -77,22 +77,24 @@ def show_counts(result: Mapping[str, Any], *, title: str) -> None:
             total = max(1, sum(counts.values()))
             for number, (kind, count) in enumerate(counts.items()):
                 table.add_row("" if number else spoken_name(name), kind, f"{count} ({count / total:.0%})")
-    show_table(table)
+    show_table(table, title)
 
 
-def new_table(title: str) -> Table:
+def new_table() -> Table:
     from rich import box
     from rich.table import Table
 
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAVY, collapse_padding=True, pad_edge=False)
+    return Table(box=box.SIMPLE_HEAVY, collapse_padding=True, pad_edge=False)
 
 
-def show_table(table: Table, *, note: str = "") -> None:
+def show_table(table: Table, title: str, *, note: str = "") -> None:
     """On a terminal as wide as it is, elsewhere as wide as it needs to be."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140, markup=False, highlight=False)
     with console.capture() as text:
+        # over the table, not in it: a title may be longer than the rows
+        console.print(title, style="bold")
         console.print(table)
         if note:
             console.print(f" {note}")
