@@ -8,27 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from lookact.batch import Batch, TokenInputs
-from lookact.data.segments import Segment, cut
-from lookact.errors import TokenMismatch, TrainingStopped
-from lookact.models.chat_vlm import ChatVLM
+from lookact.errors import TrainingStopped
 from lookact.models.loading import save_readers
 from lookact.models.reference import CopyReference
-from lookact.ops.advantages import zero_variance_groups
-from lookact.ops.kl import AdaptiveKL, k1, k2, k3, kl_loss
-from lookact.ops.masked import Metrics, masked_max
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.recipes.chat_credit import assign, episode_credit, turn_credit
-from lookact.recipes.chat_model import Model, NoReference, Reference, open_reference
+from lookact.ops.kl import AdaptiveKL
+from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.nav_learn import credit, objective
 from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
 from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
 from lookact.recipes.nav_start import WarmStart
@@ -36,14 +25,12 @@ from lookact.recipes.nav_world import INSTRUCTIONS, World, make_env, make_plans
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import HFActor, Sampling
 from lookact.train.config import setting
-from lookact.train.distributed import all_reduce_sum, rank, sum_gradients, world_size
+from lookact.train.distributed import rank, sum_gradients, world_size
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
 from lookact.train.run import Run
 from lookact.train.supervised import micro_batches
-from lookact.types import Episode
 
 __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
-ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 @dataclass(frozen=True)
@@ -214,69 +201,3 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
         show_episodes(run.tracker, episodes, step)
     return finish(chat, cfg, before)
-
-
-def credit(episodes: Sequence[Episode], learn: Learn, metrics: dict[str, float]) -> list[Segment]:
-    """Each episode's return against the others of its group, on every unit of the episode.
-
-    Failed episodes, and groups whose returns are all equal, carry no gradient: they are counted and left out.
-    """
-    whole = [episode for episode in episodes if episode.error is None]
-    returns = torch.tensor([episode.total_reward for episode in whole])
-    groups = torch.tensor([episode.group for episode in whole])
-    useful = ~zero_variance_groups(returns, groups)
-    seen = max(1.0, all_reduce_sum(len(episodes)))
-    metrics["rollout/useless_share"] = 1.0 - all_reduce_sum(float(useful.sum())) / seen
-    chosen = [episode for episode, keep in zip(whole, useful.tolist()) if keep]
-    advantages = episode_credit(chosen) if learn.credit == "episode" else turn_credit(chosen, gamma=learn.gamma)
-    if learn.scale_advantages:
-        count = max(1.0, all_reduce_sum(sum(map(len, advantages))))
-        deviation = (all_reduce_sum(float(sum(np.square(turns).sum() for turns in advantages))) / count) ** 0.5
-        advantages = [turns / (deviation + 1e-8) for turns in advantages]
-    advantages = [np.where(turns < 0, learn.blame * turns, turns) for turns in advantages]
-    return [
-        segment
-        for episode, turns in zip(chosen, advantages)
-        for segment in assign(cut(episode, units=learn.units), turns)
-    ]
-
-
-def objective(
-    chat: ChatVLM, reference: Reference, coef: float, cfg: Config, *, first: bool
-) -> Callable[[Batch[TokenInputs]], tuple[Tensor, Metrics]]:
-    """REINFORCE on the counted units, an entropy bonus, and the distance to the reference."""
-    filters: dict[str, Any] = {
-        "temperature": cfg.sampling.temperature,
-        "top_k": cfg.sampling.top_k,
-        "top_p": cfg.sampling.top_p,
-    }
-
-    def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
-        scores = chat.evaluate(batch.inputs, **filters)
-        gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity if first else math.inf)
-        # at the old policy this has REINFORCE's gradient; the clip binds in later passes only
-        total, parts = ppo_clip(scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=cfg.learn.clip)
-        entropy = entropy_bonus(scores.entropy, batch.mask)
-        metrics = {"loss/policy": total.detach(), "policy/entropy": entropy.detach(), "policy/parity_gap": gap}
-        total = total - cfg.learn.entropy * entropy
-        if not isinstance(reference, NoReference):
-            ref = reference.evaluate(batch.inputs, **filters).logprobs
-            distance, parts = kl_loss(scores.logprobs, ref, batch.mask, estimator=ESTIMATORS[cfg.kl.estimator])
-            total = total + coef * distance
-            metrics["policy/kl"] = parts["kl"]
-        return total, metrics
-
-    return loss
-
-
-def parity_gap(logprobs: Tensor, batch: Batch[TokenInputs], *, limit: float) -> Tensor:
-    """The largest difference between log-probs as sampled and as scored now, before the weights have moved."""
-    # a score that is not a number is no disagreement: the step is skipped, and counted, as one that is not finite
-    known = (batch.turns >= 0) & ~logprobs.isnan()
-    gap = masked_max((logprobs.detach() - batch.logprobs).abs(), known)
-    if not gap <= limit:
-        raise TokenMismatch(
-            f"engine and learner disagree by {float(gap):.4f} nats: tokenizer, template or weights differ; "
-            "learn.parity is the limit"
-        )
-    return gap

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from lookact.batch import Batch, Scores, TokenInputs
-from lookact.errors import TokenMismatch
 from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
 from lookact.ops.kl import k1
 from lookact.ops.masked import Metrics, masked_mean, masked_sum
@@ -23,6 +22,7 @@ from lookact.ops.returns import gae
 from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
 from lookact.train.distributed import all_reduce_sum, sum_by_name, world_size
 from lookact.train.ledger import Chunk, Layout
+from lookact.train.parity import check_parity
 
 Method = Literal["monte_carlo", "gae", "turn", "bilevel"]
 Score = Callable[[Any], Scores]
@@ -120,11 +120,7 @@ def mismatch_weights(ledger: Ledger, *, cap: float, parity: float) -> tuple[Tens
     A gap above `parity` nats is no rounding: it raises TokenMismatch.
     """
     weights, gaps = truncated_importance(ledger.logprobs, ledger.engine_logprobs, ledger.turns >= 0, cap=cap)
-    if not gaps["gap_max"] <= parity:
-        raise TokenMismatch(
-            f"engine and learner disagree by {float(gaps['gap_max']):.4f} nats: tokenizer, template or weights differ; "
-            "learn.parity is the limit"
-        )
+    check_parity(float(gaps["gap_max"]), parity)
     return weights, {f"policy/mismatch_{name}": gap for name, gap in gaps.items()}
 
 

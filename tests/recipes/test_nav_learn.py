@@ -13,7 +13,8 @@ from lookact.data.segments import cut
 from lookact.errors import ConfigError, TokenMismatch
 from lookact.models.reference import CopyReference
 from lookact.recipes.chat_model import NoReference
-from lookact.recipes.nav_rloo import PRESETS, Learn, credit, objective, parity_gap
+from lookact.recipes.nav_learn import credit, objective, parity_gap
+from lookact.recipes.nav_rloo import PRESETS, Learn
 from lookact.rollout.collect import collect
 from lookact.rollout.hf_actor import HFActor, Sampling
 from lookact.train.config import check, override
