@@ -29,25 +29,26 @@ def episode(*turns):
 
 WALK = episode(
     turn([1, 2, 3], [10, 11, 12], mask=[0, 1, 1], reward=0.5, fresh=True, images=2),
-    turn([4], [13, 14], mask=[1, 0], shade=9),
+    turn([4], [13, 14, 16], mask=[1, 0, 0], shade=9),
     turn([5, 6], [15], mask=[1], reward=2.0, terminated=True, shade=20),
 )
 
 
 def test_an_episode_is_one_stream_of_what_was_fed_and_sampled():
     (segment,) = cut(WALK)
-    assert segment.ids.tolist() == [1, 2, 3, 10, 11, 12, 4, 13, 14, 5, 6, 15]
-    assert segment.ids[segment.positions].tolist() == [10, 11, 12, 13, 14, 15]
-    assert segment.mask.tolist() == [False, True, True, True, False, True]
-    assert segment.turns.tolist() == [0, 0, 0, 1, 1, 2]
-    assert segment.logprobs.tolist() == [-1, -2, -3, -1, -2, -1]
+    assert segment.ids.tolist() == [1, 2, 3, 10, 11, 12, 4, 13, 14, 16, 5, 6, 15]
+    assert segment.ids[segment.positions].tolist() == [10, 11, 12, 13, 14, 16, 15]
+    # the token that ends the second reply counts with its action
+    assert segment.mask.tolist() == [False, True, True, True, False, True, True]
+    assert segment.turns.tolist() == [0, 0, 0, 1, 1, 1, 2]
+    assert segment.logprobs.tolist() == [-1, -2, -3, -1, -2, -3, -1]
     assert [int(image[0, 0, 0]) for image in segment.images] == [0, 1, 9, 20]
     assert (segment.episode_return, segment.group, segment.terminated) == (2.5, 3, True)
-    assert segment.advantages.tolist() == [0.0] * 6
+    assert segment.advantages.tolist() == [0.0] * 7
 
 
 def test_a_turns_reward_stands_on_its_last_unit():
-    assert cut(WALK)[0].rewards.tolist() == [0.0, 0.0, 0.5, 0.0, 0.0, 2.0]
+    assert cut(WALK)[0].rewards.tolist() == [0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 2.0]
 
 
 def test_a_rebuilt_context_starts_a_segment_of_its_own():

@@ -39,7 +39,8 @@ class Segment:
 def cut(episode: Episode, *, units: str = "action") -> list[Segment]:
     """One segment for every unbroken context of the episode; `units` says which sampled tokens count.
 
-    "action": the tokens of the JSON action. "reply": all sampled tokens.
+    "action": the tokens of the JSON action, and the one that ends the reply: left untrained, it drifts away, and
+    replies grow. "reply": all sampled tokens.
     """
     if units not in ("action", "reply"):
         raise DataError(f"units is {units!r}: choose 'action' or 'reply'")
@@ -65,7 +66,7 @@ def _segment(run: Sequence[Turn], episode: Episode, units: str, *, last: bool) -
         positions.append(np.arange(start, start + n))
         # no action found: the whole reply was the mistake, so the whole reply takes the blame
         whole = units == "reply" or decision.mask_method == "failed"
-        masks.append(np.ones(n, dtype=bool) if whole else decision.mask)
+        masks.append(np.ones(n, dtype=bool) if whole else np.append(decision.mask[:-1], decision.mask.any()))
         turns.append(np.full(n, index))
         rewards.append(np.append(np.zeros(n - 1, dtype=np.float32), np.float32(turn.reward)))
         length = start + n
