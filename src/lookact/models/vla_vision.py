@@ -1,0 +1,117 @@
+"""How a control policy sees: DINOv2 over the frames of each camera, then a few learned glances at its patches.
+
+A glance is attention with a query of its own: it gives what it found and where in the picture, so that hundreds of
+patches become a handful of tokens, cheap to keep and to fuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lookact.models.vla_encoders import Hold, initialise
+from lookact.seeding import torch_rng
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of colours in 0..1, as DINOv2 was trained with."""
+
+
+@dataclass(frozen=True)
+class VisionSpec:
+    """The image encoder; sizes are the tiny one's."""
+
+    source: str = "tiny"
+    image_size: int = 64
+    """Pixels a side that frames are brought to; for a pretrained DINOv2 a multiple of 14."""
+    patch: int = 8
+    hidden: int = 64
+    layers: int = 2
+    glances: int = 8
+    """Tokens a camera."""
+    hold: Hold = "full"
+    lora_rank: int = 8
+
+
+class Glances(nn.Module):
+    """(b, p, d) patches -> (b, k, d + 2): what each of k queries found, and where, in -1..1 across and down."""
+
+    grid: Tensor
+
+    def __init__(self, width: int, count: int, side: int) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.zeros(count, width))
+        self.keys, self.values = nn.Linear(width, width), nn.Linear(width, width)
+        line = (torch.arange(side) + 0.5) / side * 2 - 1
+        down, across = torch.meshgrid(line, line, indexing="ij")
+        self.register_buffer("grid", torch.stack([across, down], dim=-1).reshape(-1, 2), persistent=False)
+
+    def forward(self, patches: Tensor) -> Tensor:
+        scores = self.queries @ self.keys(patches).transpose(1, 2) / patches.shape[-1] ** 0.5
+        weights = scores.softmax(dim=-1)
+        return torch.cat([weights @ self.values(patches), weights @ self.grid], dim=-1)
+
+
+class Eyes(nn.Module):
+    """One encoder for all cameras, glances of its own for each."""
+
+    colours: Tensor
+
+    def __init__(self, spec: VisionSpec, encoder: Any, cameras: tuple[str, ...], *, seed: int) -> None:
+        super().__init__()
+        self.spec, self.cameras, self.encoder = spec, cameras, encoder
+        self.width, side = int(encoder.config.hidden_size), spec.image_size // int(encoder.config.patch_size)
+        self.glances = nn.ModuleDict({camera: Glances(self.width, spec.glances, side) for camera in cameras})
+        generator = torch_rng(seed, "glances")
+        initialise(self.glances, generator)
+        for glance in self.glances.values():
+            assert isinstance(glance, Glances)
+            nn.init.normal_(glance.queries, std=2.0, generator=generator)
+        self.register_buffer("colours", torch.tensor([MEAN, DEVIATION]), persistent=False)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing of the encoder learns: what it gives of a frame never changes."""
+        return not any(parameter.requires_grad for parameter in self.encoder.parameters())
+
+    @property
+    def glances_frozen(self) -> bool:
+        return not any(parameter.requires_grad for parameter in self.glances.parameters())
+
+    def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Camera to (b, h, w, 3) uint8 frames -> (b, k, d) what learning leaves as it is: patches, or glances."""
+        patches = self._patches(images)
+        if self.frozen and self.glances_frozen:
+            return {camera: self.glances[camera](found) for camera, found in patches.items()}
+        return patches
+
+    def forward(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Frames (b, h, w, 3), or what `features` made of them -> (b, glances, d + 2) a camera."""
+        frames = {camera: images[camera] for camera in self.cameras if images[camera].dtype == torch.uint8}
+        found = {camera: images[camera] for camera in self.cameras if camera not in frames} | self._patches(frames)
+        return {
+            camera: tokens if tokens.shape[-1] == self.width + 2 else self.glances[camera](tokens)
+            for camera, tokens in ((camera, found[camera]) for camera in self.cameras)
+        }
+
+    def _patches(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """(b, p, d) a camera; all go through the encoder together."""
+        if not images:
+            return {}
+        pixels = torch.cat([self._prepare(images[camera]) for camera in images])
+        states = self.encoder(pixel_values=pixels).last_hidden_state[:, 1:]
+        return dict(zip(images, states.chunk(len(images))))
+
+    def _prepare(self, frames: Tensor) -> Tensor:
+        """(b, h, w, 3) uint8 -> (b, 3, s, s) colours as DINOv2 knows them."""
+        mean, deviation = self.colours
+        pixels: Tensor = ((frames.float() / 255 - mean) / deviation).permute(0, 3, 1, 2)
+        size = (self.spec.image_size, self.spec.image_size)
+        if pixels.shape[-2:] == size:
+            return pixels
+        pixels = functional.interpolate(pixels, size, mode="bicubic", antialias=True, align_corners=False)
+        return pixels
