@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs, Scores, SequenceInputs
+from lookact.models.outlook import Outlook, draw, score
 from lookact.models.value_head import ValueHead
 from lookact.models.vla_encoders import initialise
 from lookact.models.vla_fusion import Fusion
 from lookact.models.vla_text import Reader
 from lookact.models.vla_vision import Eyes
-from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
 from lookact.seeding import torch_rng
 
 NARROWEST, WIDEST = math.log(0.01), math.log(1.0)
@@ -48,20 +48,6 @@ class PolicySpec:
     """Where a decaying standard deviation ends."""
     memory: int = 0
     """Width of the GRU that carries on from step to step; 0: none."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What a policy makes of a batch of steps."""
-
-    mean: Tensor
-    """(b, chunk, a)"""
-    log_std: Tensor
-    """(a,)"""
-    values: Tensor
-    """(b,)"""
-    carry: Tensor | None
-    """(1, b, hidden) memory after the step."""
 
 
 class VLA(nn.Module):
@@ -208,21 +194,6 @@ class VLA(nn.Module):
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),
         ]
         return torch.cat(parts, dim=1) + self.places
-
-
-def draw(outlook: Outlook, *, generator: torch.Generator | None, greedy: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Actions (b, a), their log-probs (b,) and the values (b,) of an outlook."""
-    mean, log_std = outlook.mean[:, 0], outlook.log_std
-    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-    actions = mean if greedy else mean + log_std.exp() * noise
-    return actions, gaussian_logprob(actions, mean, log_std), outlook.values
-
-
-def score(outlook: Outlook, actions: Tensor) -> Scores:
-    """Log-probs, entropy and values (b, 1) of actions (b, a) under an outlook."""
-    logprobs = gaussian_logprob(actions, outlook.mean[:, 0], outlook.log_std)
-    entropy = gaussian_entropy(outlook.log_std).expand_as(logprobs)
-    return Scores(logprobs.unsqueeze(1), entropy.unsqueeze(1), outlook.values.unsqueeze(1))
 
 
 def _step_of(steps: ControlInputs, step: int, carry: Tensor) -> ControlInputs:
