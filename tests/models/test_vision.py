@@ -41,3 +41,12 @@ def test_one_image_does_not_see_another(chat: ChatVLM, conversations) -> None:
     after, _ = vision_features(tower, [changed], grids, run)
     assert torch.equal(before[:9], after[:9])
     assert not torch.allclose(before[9:], after[9:])
+
+
+def test_a_row_without_images_beside_rows_with_some_changes_nothing(chat: ChatVLM, conversations) -> None:
+    inputs = conversations(chat, [2])
+    tower, grids = chat.causal.model.visual, inputs.grids[0]
+    nothing = inputs.pixels[0][:0]
+    with_words, _ = vision_features(tower, [nothing, inputs.pixels[0], nothing], grids, run)
+    without, _ = vision_features(tower, inputs.pixels, grids, run)
+    assert torch.equal(with_words, without)

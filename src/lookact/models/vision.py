@@ -67,7 +67,9 @@ def embed_patches(kernel: nn.Conv3d, pixels: Sequence[Tensor]) -> Tensor:
     All frames of a still are the same: one of them meets the sum of the frames' weights.
     """
     channels, frames = kernel.in_channels, kernel.kernel_size[0]
-    stills = torch.cat([part.view(len(part), channels, frames, -1)[:, :, 0] for part in pixels])
+    # a row of words alone has no patches, and no shape to view them in
+    parts = [part for part in pixels if len(part)]
+    stills = torch.cat([part.view(len(part), channels, frames, -1)[:, :, 0] for part in parts])
     return functional.linear(stills.flatten(1), kernel.weight.sum(2).flatten(1), kernel.bias)
 
 
