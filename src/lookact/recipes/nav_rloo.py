@@ -98,12 +98,12 @@ class Config:
 
 
 EASY_ROOMS = World(
-    objects=(3, 5),
+    objects=(2, 3),
     classes=("bed", "sofa", "refrigerator", "bathtub", "chair", "tv_monitor", "stove", "shelf"),
-    side=(4.0, 5.5),
+    side=(5.0, 6.5),
     start_distance=(2.25, 5.0),
     questions=("Find the {label}.",),
-    progress_weight=0.5,
+    progress_weight=1.0,
 )
 SHORT_REPLIES = Sampling(max_tokens=12, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
@@ -118,7 +118,7 @@ PRESETS = {
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
         warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
-        learn=Learn(updates=90, groups=12, group_size=12, lr=1.5e-4, credit="turn", gamma=0.8, blame=0.5),
+        learn=Learn(groups=12, group_size=12, credit="turn", gamma=0.5, units="reply", blame=0.5),
         evaluation=Evaluation(every=20),
     ),
     "full": Config(
