@@ -1,0 +1,170 @@
+"""The SLURM job, with stand-ins for srun, apptainer and lookact that note what they were asked."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+JOB = ROOT / "jobs/pref-sac.slurm"
+RUNS = ROOT / "jobs/pref-sac-runs.sh"
+SECONDS = 60.0
+
+SRUN = """#!/usr/bin/env bash
+echo "srun $*" >>"$NOTES"
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+"""
+APPTAINER = """#!/usr/bin/env bash
+echo "apptainer $*" >>"$NOTES"
+[[ $1 == exec && $2 == --nv ]] || exit 9
+shift 3
+exec "$@"
+"""
+LOOKACT = """#!/usr/bin/env bash
+echo "lookact $* | port $SERVER_PORT artifacts ${ARTIFACT_ROOT:-none} gl $MUJOCO_GL" >>"$NOTES"
+if [[ $1 == serve ]]; then
+    [[ -z ${BROKEN:-} ]] || { echo "no such model"; exit 3; }
+    sleep 0.5
+    echo "up" >>"$NOTES"
+    exec python3 "$STAND_IN" "$SERVER_PORT"
+fi
+[[ -z ${SLOW:-} ]] || exec sleep 600
+case " $* " in *" --seed ${FAILING:-none} "*) exit 1 ;; esac
+exit 0
+"""
+STAND_IN = """
+import http.server, sys
+
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """An environment in which the job finds the stand-ins, and the file where they leave their notes."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, text in {"srun": SRUN, "apptainer": APPTAINER, "lookact": LOOKACT}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SERVER", "COV"))}
+    return kept | {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "NOTES": str(tmp_path / "notes"),
+        "STAND_IN": str(tmp_path / "stand_in.py"),
+        "OUT": str(tmp_path / "runs"),
+        "JOBS_DIR": str(ROOT / "jobs"),
+        "SERVER_PORT": str(port),
+        "POLL_SECONDS": "0.1",
+        "HEALTH_SECONDS": "30",
+    }
+
+
+def submit(cluster, **variables):
+    env = cluster | variables
+    done = subprocess.run(["bash", str(JOB)], env=env, capture_output=True, text=True, timeout=SECONDS)
+    notes = Path(env["NOTES"])
+    return done, notes.read_text().splitlines() if notes.exists() else []
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+def trainings(notes):
+    return [line for line in notes if line.startswith("lookact train")]
+
+
+@pytest.mark.parametrize("script", [JOB, RUNS], ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(script):
+    tool = shutil.which("shellcheck")
+    if tool is None:
+        pytest.skip("shellcheck is not installed")
+    found = subprocess.run([tool, str(script)], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_runs_start_when_the_server_is_up_and_the_server_ends_with_them(cluster):
+    done, notes = submit(cluster, TASK="drawer-open-v3", SEEDS="0 1 2", ARTIFACT_ROOT="/scratch")
+    assert done.returncode == 0, done.stdout + done.stderr
+    port = cluster["SERVER_PORT"]
+    (serving,) = [line for line in notes if line.startswith("lookact serve")]
+    assert f"--port {port} --device cuda --dtype bfloat16 --quantise nf4" in serving
+    assert [line for line in notes if line.startswith("srun --exact --ntasks=1 --gpus=1")] == [
+        line for line in notes if line.startswith("srun")
+    ]
+    assert sum(line.startswith("srun") for line in notes) == 2
+    assert sum(line.startswith("apptainer exec --nv lookact.sif") for line in notes) == 2
+    started = trainings(notes)
+    assert len(started) == 3
+    assert all(notes.index(line) > notes.index("up") for line in started)
+    for seed in "012":
+        (line,) = [line for line in started if f"--seed {seed} " in line]
+        assert "pref-sac --preset full --world.task drawer-open-v3 --judge.kind server" in line
+        assert f"--name drawer-open-v3-seed{seed} --out {cluster['OUT']} --auto-resume" in line
+        assert line.endswith(f"| port {port} artifacts /scratch gl egl")
+    assert not listens(port)
+
+
+def test_without_a_container_the_commands_run_as_they_are(cluster):
+    done, notes = submit(cluster, IMAGE="", SETTINGS="--learn.updates 7")
+    assert done.returncode == 0
+    assert not any(line.startswith("apptainer") for line in notes)
+    assert "--learn.updates 7" in trainings(notes)[0]
+
+
+def test_a_server_that_does_not_come_up_stops_the_job_at_once(cluster):
+    done, notes = submit(cluster, BROKEN="1")
+    assert done.returncode == 1
+    assert "the server ended before it was up" in done.stderr
+    assert not trainings(notes)
+    assert "no such model" in next(Path(cluster["OUT"]).glob("server-*.log")).read_text()
+
+
+def test_one_failed_run_fails_the_job_but_not_the_others(cluster):
+    done, notes = submit(cluster, SEEDS="0 1", FAILING="0")
+    assert done.returncode == 1
+    assert len(trainings(notes)) == 2
+    assert not listens(cluster["SERVER_PORT"])
+
+
+def test_jobs_of_other_numbers_use_other_ports(cluster):
+    del cluster["SERVER_PORT"]
+    ports = set()
+    for job in ("71001", "71002"):
+        _, notes = submit(cluster, SLURM_JOB_ID=job, BROKEN="1")
+        ports |= {line.split("--port ")[1].split()[0] for line in notes if line.startswith("lookact serve")}
+    assert ports == {"8001", "8002"}
+
+
+def test_a_signal_ends_runs_and_server(cluster):
+    process = subprocess.Popen(["bash", str(JOB)], env=cluster | {"SLOW": "1"}, start_new_session=True)
+    notes = Path(cluster["NOTES"])
+    deadline = time.monotonic() + SECONDS
+    while not (notes.exists() and trainings(notes.read_text().splitlines())):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(SECONDS) == 143
+    while listens(cluster["SERVER_PORT"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    left = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True).stdout
+    assert not left.strip()
