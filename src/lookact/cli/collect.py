@@ -15,13 +15,18 @@ TAKES_SETTINGS = True
 EXAMPLES = (
     "lookact collect nav-rloo --episodes 100 --out episodes",
     "lookact collect nav-rloo --episodes 100 --out episodes --checkpoint runs/nav-rloo/small-seed0/best",
+    "lookact collect vla-ppo --demos 200 --out demos",
 )
 
 
 def add_options(parser: Parser) -> None:
     add_recipe_options(parser)
-    parser.add_argument(
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument(
         "--episodes", metavar="N", type=at_least_one, help="how many episodes the folder holds in the end"
+    )
+    count.add_argument(
+        "--demos", metavar="N", type=at_least_one, help="the same, where they are an expert's demonstrations"
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the episodes go")
     parser.add_argument("--checkpoint", metavar="PATH", type=Path, help="who acts (default: the recipe's fresh model)")
@@ -32,14 +37,15 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
     recipe = load_recipe(arguments.recipe)
-    for option in ("episodes", "out"):
-        if getattr(arguments, option) is None:
+    episodes = arguments.episodes or arguments.demos
+    for option, value in (("episodes", episodes), ("out", arguments.out)):
+        if value is None:
             raise ConfigError(f"--{option} is missing; see lookact collect --help")
     checkpoint = existing(arguments.checkpoint, "checkpoint")
     cfg = make_config(recipe, arguments, words, parser=parser, start=checkpoint)
     arguments.out.mkdir(parents=True, exist_ok=True)
     show_log()
-    result = recipe.collect(cfg, checkpoint=checkpoint, episodes=arguments.episodes, out=arguments.out)
+    result = recipe.collect(cfg, checkpoint=checkpoint, episodes=episodes, out=arguments.out)
     if arguments.json:
         say(json.dumps(result))
         return

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 INTERVALS = "ci"
 """Where a report keeps the 95% intervals of its values."""
+RATES = ("ood",)
+"""Names of mappings whose values are all rates; their intervals stand under the same name in the report's own."""
 SECONDS = "seconds"
 """Where a result keeps how long each phase took."""
 NAMES = {
@@ -139,7 +141,8 @@ def _cells(result: Mapping[str, Any]) -> dict[tuple[str, Row], str]:
         for name, value in report.items():
             if name != INTERVALS and not isinstance(value, Mapping):
                 interval = report.get(INTERVALS, {}).get(name)
-                cells[column, (name, kind)] = spoken_value(name, value, interval)
+                unit = f"{name}_rate" if path and path[-1] in RATES else name
+                cells[column, (name, kind)] = spoken_value(unit, value, interval)
     return cells
 
 
@@ -162,7 +165,8 @@ def _reports(
         yield path, result
     for name, value in result.items():
         if isinstance(value, Mapping) and name != INTERVALS:
-            yield from _reports(value, (*path, name))
+            intervals = {INTERVALS: result.get(INTERVALS, {}).get(name, {})} if name in RATES else {}
+            yield from _reports({**value, **intervals}, (*path, name))
 
 
 def _ordered(rows: Sequence[Row]) -> list[Row]:

@@ -116,6 +116,10 @@ class VLA(nn.Module):
         self.state_mean.copy_(mean)
         self.state_std.copy_(std.clamp_min(1e-3))
 
+    def normalised(self, state: Tensor) -> Tensor:
+        """States (b, s) as `set_statistics` says they are seen."""
+        return (state - self.state_mean) / self.state_std
+
     def set_progress(self, share: float) -> None:
         """How much of training is over, 0 to 1: a decaying standard deviation follows it."""
         self.progress.fill_(min(max(share, 0.0), 1.0))
@@ -185,11 +189,10 @@ class VLA(nn.Module):
     def _tokens(self, inputs: ControlInputs) -> Tensor:
         """(b, n, width): glances by camera, the instruction, the state, the last actions."""
         glances = self.eyes(inputs.images)
-        state = (inputs.state - self.state_mean) / self.state_std
         parts = [
             self.entries["glance"](torch.cat([glances[camera] for camera in self.spec.cameras], dim=1)),
             self.entries["text"](self.reader(inputs.text_ids)).unsqueeze(1),
-            self.entries["state"](state).unsqueeze(1),
+            self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
             # a world cuts actions to -1..1: what was done is what it made of them
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),
         ]

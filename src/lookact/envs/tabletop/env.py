@@ -20,6 +20,7 @@ from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
 from lookact.envs.tabletop.control import ACTION_SIZES, Controller, between
 from lookact.envs.tabletop.language import LONGEST, phrase
+from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import SHIFTS, TOOL_START, Randomisation, draw_look, draw_start
 from lookact.envs.tabletop.rendering import Renderer
 from lookact.envs.tabletop.scene import HEIGHTS, Layout, build_model
@@ -134,6 +135,17 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             touched=left or right,
         )
 
+    def rearrange(self, tool: Vector, opening: float, object: Vector | None = None) -> Shown:
+        """The present scene with the tool (3,), and the object's middle (3,) if given, put elsewhere, at rest."""
+        self._place_arm(tool, opening)
+        if object is not None:
+            address = self.model.joint("object0").qposadr[0]
+            self.data.qpos[address : address + 3] = object
+        mujoco.mj_forward(self.model, self.data)
+        self._now = self.situation()
+        self.progress = progress(self.task, self._now)
+        return self._shown()
+
     def state_dict(self) -> dict[str, Any]:
         """The episode as it stands: an environment made alike that loads it goes on bit for bit."""
         physics = np.zeros(mujoco.mj_stateSize(self.model, FULL_STATE))
@@ -176,18 +188,18 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         mujoco.mj_resetData(self.model, self.data)
         dress(self.model, self.look, self.layout)
         place(self.model, self.data, self.look, self.start, self.layout)
-        self._place_arm()
+        self._place_arm(self.start.tool)
         self._target_place = np.array([*self.start.targets[0], 0.0])
         self.steps, self._over = 0, False
         mujoco.mj_forward(self.model, self.data)
         self._now = self.situation()
         self.progress = progress(self.task, self._now)
 
-    def _place_arm(self) -> None:
-        joints = self.controller.kinematics.solve(self._ready, self.start.tool, 6)
+    def _place_arm(self, tool: Vector, opening: float = 1.0) -> None:
+        joints = self.controller.kinematics.solve(self._ready, tool, 6)
         self.controller.begin(joints)
         self.data.qpos[:7] = self.data.ctrl[:7] = joints
-        self.data.qpos[7:9] = self.data.ctrl[7:9] = FINGER_TRAVEL
+        self.data.qpos[7:9] = self.data.ctrl[7:9] = FINGER_TRAVEL * opening
 
     def _locate(self) -> None:
         self._tool = self.model.site("tool").id

@@ -1,0 +1,227 @@
+"""Evaluation of vla-ppo: success in distribution and out of it, with intervals, and films of what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lookact.data.video import write_video
+from lookact.envs.vector import VectorEnv, VectorObservation
+from lookact.models.vla import VLA
+from lookact.recipes.vla_demos import FPS, cores
+from lookact.recipes.vla_world import OUTSIDE, World, table_maker
+from lookact.rollout.control_actor import ControlActor
+from lookact.seeding import derive, numpy_rng
+from lookact.train.config import setting
+from lookact.train.distributed import gather, rank, world_size
+from lookact.train.evaluate import bootstrap_interval, wilson_interval
+from lookact.train.progress import Progress, progress
+from lookact.types import Image
+
+ENLARGED = 4
+"""Pixels of a film for each pixel a policy sees."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """On scenes and starts that training never shows."""
+
+    every: int = setting(10, help="updates between evaluations, each followed by a checkpoint", least=1)
+    episodes: int = setting(50, help="episodes of each evaluation while training", least=1)
+    final_episodes: int = setting(200, help="episodes before and after reinforcement; 0 leaves them out", least=0)
+    outside: int = setting(100, help="of those along each way out of distribution; 0 leaves them out", least=0)
+    rows: int = setting(25, help="episodes side by side", least=1)
+    workers: int = setting(0, help="processes that simulate them; 0: one a core", least=0)
+    films: int = setting(4, help="episodes of each kind that are kept as mp4", least=0)
+
+
+@dataclass
+class Course:
+    """One episode."""
+
+    number: int
+    success: bool = False
+    steps: int = 0
+    reward: float = 0.0
+    error: str | None = None
+    """Why its worker was started again, if it was: it counts as a failure."""
+    frames: list[Image] = field(default_factory=list)
+    instruction: str = ""
+
+
+class Chooser:
+    """Whoever acts on all rows: begins, decides, and is told which rows begin anew."""
+
+    def __init__(self, policy: VLA | None, rows: int, *, greedy: bool, seed: int, action_size: int) -> None:
+        """Without a policy, actions are uniformly random."""
+        self.actor = None if policy is None else ControlActor(policy, rows)
+        self.greedy, self.seed, self.action_size = greedy, seed, action_size
+        self.streams: dict[int, np.random.Generator] = {}
+
+    def begin(self, row: int, number: int) -> None:
+        """An episode begins on this row, with a random stream of its own."""
+        self.streams[row] = numpy_rng(self.seed, "acting", number)
+        if self.actor is not None:
+            self.actor.forget([row])
+
+    @torch.no_grad()
+    def decide(self, seen: VectorObservation) -> NDArray[np.float32]:
+        """(rows, a) in -1..1."""
+        rows = range(len(self.streams))
+        if self.actor is None:
+            return np.stack([self.streams[row].uniform(-1, 1, self.action_size) for row in rows]).astype(np.float32)
+        outlook = self.actor.policy(self.actor.look(seen))
+        noise = np.stack([self.streams[row].normal(size=self.action_size) for row in rows])
+        spread = 0.0 if self.greedy else outlook.log_std.exp()
+        actions = (outlook.mean[:, 0] + spread * torch.from_numpy(noise).to(outlook.mean)).clamp(-1.0, 1.0)
+        self.actor.remember(actions, outlook.carry)
+        return actions.cpu().numpy()
+
+
+def run_episodes(
+    policy: VLA | None,
+    world: World,
+    *,
+    shift: str,
+    seed: int,
+    split: str,
+    episodes: int,
+    rows: int,
+    workers: int,
+    greedy: bool,
+    films: int = 0,
+) -> list[Course]:
+    """This process's share of the `episodes` episodes of a split, always the same ones however many rows there are."""
+    own = list(range(rank(), episodes, world_size()))
+    rows = min(rows, len(own))
+    if rows == 0:
+        return []
+    numbers = [own[row::rows] for row in range(rows)]
+
+    def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
+        # a row that is through repeats its last episode, unseen, until all are
+        number = numbers[row][min(episode, len(numbers[row]) - 1)]
+        return derive(seed, split, shift, number), {}
+
+    worlds = VectorEnv(table_maker(world, shift=shift), rows, workers=min(workers, rows), plan_episode=plan)
+    chooser = Chooser(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=world.action_size)
+    try:
+        with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:
+            return sorted(_run(worlds, chooser, numbers, films, bar), key=lambda course: course.number)
+    finally:
+        worlds.close()
+
+
+def _run(
+    worlds: VectorEnv, chooser: Chooser, numbers: Sequence[Sequence[int]], films: int, bar: Progress[int]
+) -> list[Course]:
+    seen, _ = worlds.reset()
+    waiting = [list(row) for row in numbers]
+    running = [Course(waiting[row].pop(0)) for row in range(worlds.rows)]
+    ended: list[Course] = []
+    for row, course in enumerate(running):
+        chooser.begin(row, course.number)
+    while len(ended) < sum(map(len, numbers)):
+        _film(running, seen, films)
+        step = worlds.step(chooser.decide(seen))
+        for row, course in enumerate(running):
+            course.reward += float(step.rewards[row])
+            course.steps += 1
+            if row not in step.finals:
+                continue
+            if course.number >= 0:
+                course.success = bool(step.infos[row].get("success"))
+                course.error = step.infos[row].get("reason")
+                ended.append(course)
+                bar.advance()
+            running[row] = Course(waiting[row].pop(0) if waiting[row] else -1)
+            chooser.begin(row, running[row].number)
+        seen = step.observations
+    return ended
+
+
+def _film(running: Sequence[Course], seen: VectorObservation, films: int) -> None:
+    for row, course in enumerate(running):
+        if 0 <= course.number < films:
+            views = [array[row] for array in seen.arrays.values() if array.ndim == 4]
+            course.frames.append(np.concatenate(views, axis=1).repeat(ENLARGED, 0).repeat(ENLARGED, 1))
+            course.instruction = seen.texts["instruction"][row]
+
+
+def summarise(courses: Sequence[Course]) -> dict[str, Any]:
+    """Rates and means with their 95% intervals, over the episodes of all processes."""
+    own = [(course.success, course.steps, course.reward, course.error is not None) for course in courses]
+    told = [numbers for part in gather(own) for numbers in part]
+    success, steps, reward, broken = (np.array(column, np.float64) for column in zip(*told))
+    return {
+        "success_rate": float(success.mean()),
+        "return": float(reward.mean()),
+        "steps": float(steps.mean()),
+        "broken": int(broken.sum()),
+        "episodes": len(told),
+        "ci": {
+            "success_rate": list(wilson_interval(int(success.sum()), len(told))),
+            "return": list(bootstrap_interval(reward)),
+            "steps": list(bootstrap_interval(steps)),
+        },
+    }
+
+
+def measure(
+    policy: VLA | None,
+    world: World,
+    evaluation: Evaluation,
+    *,
+    seed: int,
+    split: str,
+    episodes: int,
+    greedy: bool,
+    outside: int = 0,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """In distribution, and `outside` episodes along each way out of it; films go to `folder`.
+
+    `ood` holds a success rate for each way out, and `ci` the 95% intervals of everything under its name.
+    """
+    found: dict[str, Any] = {}
+    for shift in ("none", *OUTSIDE) if outside else ("none",):
+        courses = run_episodes(
+            policy,
+            world,
+            shift=shift,
+            seed=seed,
+            split=split,
+            episodes=episodes if shift == "none" else outside,
+            rows=evaluation.rows,
+            workers=evaluation.workers or max(1, cores() // world_size()),
+            greedy=greedy,
+            films=evaluation.films if folder is not None else 0,
+        )
+        found[shift] = summarise(courses)
+        if folder is not None:
+            write_films(courses, folder, "in_distribution" if shift == "none" else shift)
+    report: dict[str, Any] = found.pop("none")
+    if found:
+        report["ood"] = {shift: each["success_rate"] for shift, each in found.items()}
+        report["ci"]["ood"] = {shift: each["ci"]["success_rate"] for shift, each in found.items()}
+    return report
+
+
+def write_films(courses: Sequence[Course], folder: Path, name: str) -> None:
+    """One mp4 for each episode that was filmed."""
+    for course in courses:
+        if course.frames:
+            outcome = "done" if course.success else "failed"
+            write_video(folder / f"{name}-{course.number:03d}-{outcome}.mp4", course.frames, fps=FPS)
+
+
+def metrics_of(report: Mapping[str, Any], prefix: str = "eval") -> dict[str, float]:
+    """A report's numbers for the tracker."""
+    plain = {f"{prefix}/{name}": float(report[name]) for name in ("success_rate", "return", "steps", "broken")}
+    return plain | {f"{prefix}/ood_{shift}": float(rate) for shift, rate in report.get("ood", {}).items()}
