@@ -97,8 +97,10 @@ class VectorEnv:
         self._allocate(make_env)
         self._workers = [self._start(tuple(range(first, rows, workers))) for first in range(workers)]
 
-    def reset(self) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
-        """Every row begins its next episode."""
+    def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
+        """Every row begins its next episode, or its first of another plan."""
+        if plan_episode is not None:
+            self.plan_episode, self.episodes = plan_episode, [0] * self.rows
         infos: list[dict[str, Any]] = [{}] * self.rows
         replies = self._exchange([("reset", (self._next_plans(worker.rows),)) for worker in self._workers])
         for worker, reply in zip(self._workers, replies):

@@ -8,9 +8,11 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from lookact.errors import ConfigError, TrainingStopped
 from lookact.train.distributed import all_reduce_sum, sum_by_name
+from lookact.train.sharding import in_step
 
 T = TypeVar("T")
 Metrics = dict[str, float]
@@ -24,10 +26,12 @@ def build_adamw(
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
+    fused: bool = False,
 ) -> torch.optim.AdamW:
     """AdamW over what requires a gradient, with a learning rate per module; norms and biases do not decay.
 
-    A parameter belongs to the first module that holds it: name a head before the policy it is part of.
+    A parameter belongs to the first module that holds it: name a head before the policy it is part of. `fused` steps
+    all of a module at once, which pays where steps are many and small.
     """
     groups: list[dict[str, Any]] = []
     taken: set[Tensor] = set()
@@ -35,13 +39,16 @@ def build_adamw(
         peak = lr if isinstance(lr, int | float) else lr[name]
         own = [p for p in module.parameters() if p.requires_grad and p not in taken]
         taken.update(own)
+        if fused and not weight_decay:
+            groups.append({"params": own, "name": name, "lr": peak, "peak": peak, "weight_decay": 0.0})
+            continue
         matrices, vectors = [p for p in own if p.dim() > 1], [p for p in own if p.dim() <= 1]
         groups.append({"params": matrices, "name": name, "lr": peak, "peak": peak, "weight_decay": weight_decay})
         groups.append({"params": vectors, "name": f"{name}/no_decay", "lr": peak, "peak": peak, "weight_decay": 0.0})
     groups = [group for group in groups if group["params"]]
     if not groups:
         raise ConfigError(f"nothing to train: no parameter of {', '.join(modules)} requires a gradient")
-    return torch.optim.AdamW(groups, betas=betas, eps=eps)
+    return torch.optim.AdamW(groups, betas=betas, eps=eps, fused=fused)
 
 
 def learning_rate(
@@ -76,23 +83,26 @@ def accumulate(
     micro_batches: Sequence[T],
     loss_fn: Callable[[T], tuple[Tensor, Mapping[str, float | Tensor]]],
     unit_count: Callable[[T], float | Tensor],
+    *,
+    policy: nn.Module | None = None,
 ) -> tuple[float, Metrics]:
     """Gradients of the mean loss over all units of all micro-batches and processes, however ragged they are.
 
     `loss_fn` gives the mean over one micro-batch's units, `unit_count` how many those are; metrics are weighted alike.
-    With several processes follow it by `distributed.sum_gradients`.
+    With several processes follow it by `distributed.sum_gradients`; name a `policy` that may be sharded, so that they
+    pass through it in step.
     """
     counts = [float(unit_count(batch)) for batch in micro_batches]
     total = all_reduce_sum(sum(counts))
     loss_sum = 0.0
     metric_sums: Metrics = {}
-    for batch, count in zip(micro_batches, counts):
-        # nothing counts here: its mean would be 0/0
-        if count == 0:
-            continue
+    # where nothing counts the mean would be 0/0: such a batch is left out
+    for batch, count in in_step(list(zip(micro_batches, counts)), policy):
         loss, metrics = loss_fn(batch)
         share = count / total
         (loss * share).backward()  # type: ignore[no-untyped-call]
+        if not share:
+            continue
         loss_sum += float(loss.detach()) * share
         for name, value in metrics.items():
             metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * share
@@ -138,7 +148,8 @@ def clip_and_step(
     loss: float = 0.0,
 ) -> Metrics:
     """Clip the gradients to a joint norm of `max_norm`, step, and clear them; a step that is not finite is skipped."""
-    grad_norm = float(torch.nn.utils.clip_grad_norm_(parameters, max_norm))
+    total_norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    grad_norm = float(total_norm.full_tensor() if isinstance(total_norm, DTensor) else total_norm)
     if guard.passes(loss, grad_norm):
         optimizer.step()
     optimizer.zero_grad()

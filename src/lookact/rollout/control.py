@@ -1,0 +1,191 @@
+"""Steps of a control policy in many worlds at once, as tensors with time first.
+
+Every rollout begins with fresh episodes by a plan, so that what a rollout holds depends on nothing but the policy, the
+plan and the noise: a resumed run needs no simulator's state. A step that did not happen, because its worker was started
+again, is outside the mask and ends its episode there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookact.batch import ControlInputs
+from lookact.envs.vector import PlanEpisode, VectorObservation, VectorStep
+from lookact.ops.gaussian import gaussian_logprob
+from lookact.rollout.control_actor import ControlActor, ControlPolicy
+
+
+class Worlds(Protocol):
+    """Environments side by side that reset themselves in the step that ends an episode."""
+
+    rows: int
+    restarts: int
+    action_space: Any
+
+    def reset(
+        self, plan_episode: PlanEpisode | None = None
+    ) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]: ...
+    def step(self, actions: NDArray[np.float32]) -> VectorStep: ...
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An episode that came to its end."""
+
+    reward: float
+    """Summed."""
+    steps: int
+    success: bool
+    broken: bool
+    """Its worker was started again: it says nothing about the policy."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Steps of all rows; tensors are (t, rows, ...)."""
+
+    inputs: ControlInputs
+    """With the actions taken; the memory, where there is one, is (t, rows, hidden)."""
+    logprobs: Tensor
+    values: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    truncated_values: Tensor
+    """Of the observation that a truncated episode ended on; 0 elsewhere."""
+    mask: Tensor
+    """False on steps that did not happen."""
+    last_values: Tensor
+    """(rows,) of what is seen after the last step."""
+    ended: tuple[Ended, ...]
+
+
+def roll_out(
+    policy: ControlPolicy, worlds: Worlds, *, noise: Tensor, plan_episode: PlanEpisode | None = None
+) -> Rollout:
+    """As many steps as `noise` (t, rows, a) has, in units of the policy's standard deviation; zeros act greedily."""
+    tape = _Tape(len(noise), worlds.rows)
+    with torch.no_grad():
+        actor = ControlActor(policy, worlds.rows)
+        low, high = worlds.action_space.low, worlds.action_space.high
+        seen, _ = worlds.reset(plan_episode)
+        spread: Tensor | None = None
+        for t in range(len(noise)):
+            inputs = actor.look(seen)
+            outlook = policy(inputs)
+            if spread is None:
+                log_std, spread = outlook.log_std, outlook.log_std.exp()
+            mean = outlook.mean[:, 0]
+            actions = mean + spread * noise[t]
+            tape.write(t, inputs, actions, mean, outlook.values)
+            # the policy's Gaussian knows no bounds: the world is given what it can do
+            done = np.minimum(np.maximum(actions.cpu().numpy(), low), high)
+            step = worlds.step(done)
+            actor.remember(torch.from_numpy(done).to(actions), outlook.carry)
+            tape.note(t, step, actor)
+            seen = step.observations
+        last_values = policy(actor.look(seen)).values
+        return tape.finish(policy, log_std, last_values)
+
+
+class _Tape:
+    """A rollout while it is being recorded."""
+
+    def __init__(self, steps: int, rows: int) -> None:
+        self.steps = steps
+        self.rewards = np.zeros((steps, rows), np.float32)
+        self.terminated, self.truncated = np.zeros((steps, rows), np.bool_), np.zeros((steps, rows), np.bool_)
+        self.mask = np.ones((steps, rows), np.bool_)
+        self.returns, self.lengths = np.zeros(rows), np.zeros(rows, np.int64)
+        self.kept: dict[str, Tensor] = {}
+        self.cameras: tuple[str, ...] = ()
+        self.cuts: list[tuple[int, list[int], ControlInputs]] = []
+        """When, which rows, and what they saw last."""
+        self.ended: list[Ended] = []
+
+    def write(self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, values: Tensor) -> None:
+        """What the policy was shown and made of it."""
+        parts = {"actions": actions, "mean": mean, "values": values, "state": inputs.state}
+        parts |= {f"image/{camera}": frames for camera, frames in inputs.images.items()}
+        parts |= {"text_ids": inputs.text_ids, "history": inputs.history}
+        if inputs.carry is not None:
+            parts["carry"] = inputs.carry[0]
+        if not self.kept:
+            self.cameras = tuple(inputs.images)
+            self.kept = {name: part.new_zeros((self.steps, *part.shape)) for name, part in parts.items()}
+        for name, part in parts.items():
+            self.kept[name][t] = part
+
+    def note(self, t: int, step: VectorStep, actor: ControlActor) -> None:
+        """What came of it."""
+        self.rewards[t] = step.rewards
+        self.returns += step.rewards
+        self.lengths += 1
+        if not step.finals:
+            return
+        self.terminated[t], self.truncated[t] = step.terminated, step.truncated
+        for row in step.finals:
+            info = step.infos[row]
+            broken = bool(info.get("worker_restarted"))
+            self.mask[t, row] = not broken
+            self.ended.append(
+                Ended(float(self.returns[row]), int(self.lengths[row]), bool(info.get("success")), broken)
+            )
+            self.returns[row], self.lengths[row] = 0.0, 0
+        cut = {row: final for row, final in step.finals.items() if step.truncated[row] and self.mask[t, row]}
+        if cut:
+            self.cuts.append((t, list(cut), actor.look_back(cut)))
+        actor.forget(list(step.finals))
+
+    def finish(self, policy: ControlPolicy, log_std: Tensor, last_values: Tensor) -> Rollout:
+        """Everything as tensors; what was seen last before each cut is valued in one go."""
+        kept = self.kept
+        values = kept["values"]
+        # a step that did not happen ends its episode on what was seen before it
+        truncated = torch.from_numpy(self.truncated).to(values.device)
+        truncated_values = values.masked_fill(~truncated, 0.0)
+        if self.cuts:
+            times = torch.tensor([t for t, rows, _ in self.cuts for _ in rows])
+            rows = torch.tensor([row for _, rows, _ in self.cuts for row in rows])
+            truncated_values[times, rows] = policy(join([inputs for _, _, inputs in self.cuts])).values
+        return Rollout(
+            inputs=ControlInputs(
+                actions=kept["actions"],
+                state=kept["state"],
+                images={camera: kept[f"image/{camera}"] for camera in self.cameras},
+                text_ids=kept["text_ids"],
+                history=kept["history"],
+                carry=kept.get("carry"),
+            ),
+            logprobs=gaussian_logprob(kept["actions"], kept["mean"], log_std),
+            values=values,
+            rewards=torch.from_numpy(self.rewards).to(values.device),
+            terminated=torch.from_numpy(self.terminated).to(values.device),
+            truncated=truncated,
+            truncated_values=truncated_values,
+            mask=torch.from_numpy(self.mask).to(values.device),
+            last_values=last_values,
+            ended=tuple(self.ended),
+        )
+
+
+def join(parts: Sequence[ControlInputs]) -> ControlInputs:
+    """Rows (b, ...) of several inputs in one."""
+    first = parts[0]
+    images = {camera: torch.cat([part.images[camera] for part in parts]) for camera in first.images}
+    carries = [part.carry for part in parts if part.carry is not None]
+    return ControlInputs(
+        actions=torch.cat([part.actions for part in parts]),
+        state=torch.cat([part.state for part in parts]),
+        images=images,
+        text_ids=torch.cat([part.text_ids for part in parts]),
+        history=torch.cat([part.history for part in parts]),
+        carry=torch.cat(carries, dim=1) if carries else None,
+    )

@@ -1,0 +1,241 @@
+"""Proximal policy optimisation of a control policy from a rollout (arXiv:1707.06347).
+
+All sums run over the steps of all processes, and a minibatch is drawn from all of them by one shuffle: rows split over
+two processes learn what one process learns from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lookact.batch import ControlInputs
+from lookact.ops.control_loss import Steps, critic_loss, gaussian_ppo
+from lookact.ops.masked import Metrics, masked_mean
+from lookact.ops.returns import gae
+from lookact.ops.value_loss import explained_variance
+from lookact.rollout.control import Rollout
+from lookact.rollout.control_actor import ControlPolicy
+from lookact.seeding import derive, numpy_rng
+from lookact.train.config import setting
+from lookact.train.distributed import rank, sum_gradients, world_size
+from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
+from lookact.train.ppo import mean_over_processes, whiten_everywhere
+
+
+@dataclass(frozen=True)
+class PPO:
+    """From rewards to gradient steps."""
+
+    gamma: float = setting(0.99, help="discount a step", above=0, most=1)
+    lam: float = setting(0.95, help="GAE's lambda", least=0, most=1)
+    whiten: bool = setting(True, help="centre and scale advantages over the rollout")
+    epochs: int = setting(4, help="passes over a rollout", least=1)
+    minibatch: int = setting(256, help="steps a gradient step, over all processes", least=1)
+    clip: float = setting(0.2, help="how far a probability ratio may fall below 1", above=0, below=1)
+    clip_high: float | None = setting(None, help="how far it may rise above 1; none: as far as below", above=0)
+    value_loss: Literal["huber", "clipped"] = setting("huber", help="how errors of the value are weighed")
+    value_clip: float = setting(
+        1.0, help="huber: where an error turns linear; clipped: how far a value may move in an update", above=0
+    )
+    value_coef: float = setting(1.0, help="weight of the value loss", least=0)
+    entropy: float = setting(0.0, help="entropy bonus; of no effect where the spread is fixed", least=0)
+    max_kl: float | None = setting(None, help="nats from the acting policy after which an update's epochs end", above=0)
+    kl_coef: float = setting(0.0, help="weight of the distance from the policy that learning began with", least=0)
+    clip_norm: float = setting(0.5, help="largest gradient norm", above=0)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Steps that count, one below the other, as they were before the first gradient step; all are constants."""
+
+    inputs: ControlInputs
+    """(n, ...); its memory is (n, hidden)."""
+    steps: Steps
+    numbers: Tensor
+    """(n,) each step's number among those of all processes, counted or not."""
+    reference_mean: Tensor | None = None
+    """(n, a) what the policy to stay close to would do."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: slice | Tensor) -> Lessons:
+        """Some of the steps; a slice copies nothing."""
+        known = self.reference_mean
+        return Lessons(
+            inputs=_pick(self.inputs, index),
+            steps=Steps(**{field.name: getattr(self.steps, field.name)[index] for field in fields(Steps)}),
+            numbers=self.numbers[index],
+            reference_mean=None if known is None else known[index],
+        )
+
+
+def open_optimizer(policy: Any, *, lr: float, critic_lr: float) -> torch.optim.AdamW:
+    """One optimiser with a learning rate of its own for the critic."""
+    return build_adamw({"critic": policy.critic, "policy": policy}, lr={"critic": critic_lr, "policy": lr}, fused=True)
+
+
+def credit(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
+    """Advantages (t, rows) of a rollout with these rewards (t, rows)."""
+    return gae(
+        rewards.T,
+        rollout.values.T,
+        rollout.terminated.T,
+        rollout.mask.T,
+        gamma=gamma,
+        lam=lam,
+        last_values=rollout.last_values,
+        truncated=rollout.truncated.T,
+        truncated_values=rollout.truncated_values.T,
+    ).T
+
+
+def write_lessons(
+    rollout: Rollout, advantages: Tensor, *, whiten: bool, reference: ControlPolicy | None = None
+) -> tuple[Lessons, dict[str, float]]:
+    """The rollout's counted steps with their credit (t, rows); targets are made before advantages are whitened."""
+    mask, values = rollout.mask, rollout.values
+    returns = advantages + values
+    known = {
+        "policy/explained_variance": explained_variance(values, returns, mask),
+        "policy/value": masked_mean(values, mask),
+        "policy/return": masked_mean(returns, mask),
+    }
+    credits = whiten_everywhere(advantages, mask) if whiten else advantages
+    counted = mask.flatten().nonzero().squeeze(-1)
+    inputs = _pick(_each(rollout.inputs, lambda part: part.flatten(0, 1)), counted)
+    lessons = Lessons(
+        inputs=inputs,
+        steps=Steps(inputs.actions, *(x.flatten()[counted] for x in (rollout.logprobs, values, credits, returns))),
+        numbers=_numbers(mask).flatten()[counted],
+        reference_mean=None if reference is None else reference_means(reference, inputs),
+    )
+    return lessons, mean_over_processes(known)
+
+
+@torch.no_grad()
+def reference_means(reference: ControlPolicy, inputs: ControlInputs, rows: int = 512) -> Tensor:
+    """(n, a) what another policy would do, `rows` steps at a time."""
+    parts = [slice(start, start + rows) for start in range(0, len(inputs.state), rows)]
+    return torch.cat([reference(_with_memory(_pick(inputs, part))).mean[:, 0] for part in parts])
+
+
+def objective(
+    policy: ControlPolicy, ppo: PPO, *, acting: bool, reference_log_std: Tensor | None = None
+) -> Callable[[Lessons], tuple[Tensor, Metrics]]:
+    """The critic's loss and, where the actor learns too, the clipped surrogate, entropy and distance to its start."""
+    errors: dict[str, Any] = {
+        "huber": ppo.value_clip if ppo.value_loss == "huber" else None,
+        "value_clip": ppo.value_clip,
+    }
+
+    def loss(lessons: Lessons) -> tuple[Tensor, Metrics]:
+        outlook = policy(_with_memory(lessons.inputs))
+        if not acting:
+            return critic_loss(outlook.values, lessons.steps, **errors)
+        known = lessons.reference_mean
+        return gaussian_ppo(
+            outlook.mean[:, 0],
+            outlook.log_std,
+            outlook.values,
+            lessons.steps,
+            clip=ppo.clip,
+            clip_high=ppo.clip if ppo.clip_high is None else ppo.clip_high,
+            value_coef=ppo.value_coef,
+            entropy_coef=ppo.entropy,
+            kl_coef=ppo.kl_coef,
+            reference=None if known is None or reference_log_std is None else (known, reference_log_std),
+            **errors,
+        )
+
+    return loss
+
+
+def learn(
+    lessons: Lessons,
+    loss_fn: Callable[[Lessons], tuple[Tensor, Metrics]],
+    optimizer: torch.optim.Optimizer,
+    guard: NonFiniteGuard,
+    ppo: PPO,
+    *,
+    total: int,
+    seed: int,
+) -> dict[str, float]:
+    """Epochs over lessons that are `total` steps in all processes, until the policy has gone too far; mean metrics."""
+    taken: list[dict[str, float]] = []
+    minibatches = (part for epoch in range(ppo.epochs) for part in shuffled(lessons, ppo, total, derive(seed, epoch)))
+    far = False
+    for minibatch in minibatches:
+        metrics = take_step(minibatch, loss_fn, optimizer, guard, ppo)
+        if metrics is None:
+            far = True
+            break
+        taken.append(metrics)
+    names = dict.fromkeys(name for metrics in taken for name in metrics)
+    means = {name: sum(metrics[name] for metrics in taken) / len(taken) for name in names}
+    return means | {"optim/steps": len(taken), "policy/stopped": float(far)}
+
+
+def shuffled(lessons: Lessons, ppo: PPO, total: int, seed: int) -> Iterator[Lessons]:
+    """This process's part of each minibatch of an epoch; one shuffle goes over the steps of all processes."""
+    places = torch.from_numpy(numpy_rng(seed, "minibatches").permutation(total)).to(lessons.numbers.device)
+    own = places[lessons.numbers]
+    # gathered once an epoch, so that minibatches are views
+    order = own.argsort()
+    mixed, own = lessons[order], own[order]
+    parts = max(1, round(total / ppo.minibatch))
+    bounds = [total * part // parts for part in range(1, parts)]
+    edges = [0, *torch.searchsorted(own, torch.tensor(bounds, device=own.device)).tolist(), len(own)]
+    for start, stop in pairwise(edges):
+        yield mixed[start:stop]
+
+
+def take_step(
+    lessons: Lessons,
+    loss_fn: Callable[[Lessons], tuple[Tensor, Metrics]],
+    optimizer: torch.optim.Optimizer,
+    guard: NonFiniteGuard,
+    ppo: PPO,
+) -> dict[str, float] | None:
+    """One gradient step; None, and no step, once the policy went too far."""
+    loss, metrics = accumulate([lessons], loss_fn, len)
+    if ppo.max_kl is not None and metrics.get("policy/approx_kl", 0.0) > ppo.max_kl:
+        optimizer.zero_grad()
+        return None
+    learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    sum_gradients(learned)
+    return metrics | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=guard, loss=loss)
+
+
+def _numbers(mask: Tensor) -> Tensor:
+    """(t, rows) the place of each step in the rollout of all processes, whose rows they share in turn."""
+    steps, rows = mask.shape
+    everywhere = rows * world_size()
+    row = rank() + world_size() * torch.arange(rows, device=mask.device)
+    return torch.arange(steps, device=mask.device).unsqueeze(1) * everywhere + row
+
+
+def _pick(inputs: ControlInputs, index: slice | Tensor) -> ControlInputs:
+    return _each(inputs, lambda part: part[index])
+
+
+def _with_memory(inputs: ControlInputs) -> ControlInputs:
+    """Memory (b, hidden) as a policy takes it, (1, b, hidden)."""
+    return inputs if inputs.carry is None else replace(inputs, carry=inputs.carry.unsqueeze(0))
+
+
+def _each(inputs: ControlInputs, change: Callable[[Tensor], Tensor]) -> ControlInputs:
+    return ControlInputs(
+        actions=change(inputs.actions),
+        state=change(inputs.state),
+        images={camera: change(frames) for camera, frames in inputs.images.items()},
+        text_ids=change(inputs.text_ids),
+        history=change(inputs.history),
+        carry=None if inputs.carry is None else change(inputs.carry),
+    )
