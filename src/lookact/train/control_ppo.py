@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from lookact.batch import ControlInputs
+from lookact.models.outlook import Outlook
 from lookact.ops.control_loss import Steps, critic_loss, gaussian_ppo
 from lookact.ops.masked import Metrics, masked_mean
 from lookact.ops.returns import gae
@@ -61,6 +62,8 @@ class Lessons:
     """(n,) each step's number among those of all processes, counted or not."""
     reference_mean: Tensor | None = None
     """(n, a) what the policy to stay close to would do."""
+    reference_log_std: Tensor | None = None
+    """(a,)"""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -73,7 +76,13 @@ class Lessons:
             steps=Steps(**{field.name: getattr(self.steps, field.name)[index] for field in fields(Steps)}),
             numbers=self.numbers[index],
             reference_mean=None if known is None else known[index],
+            reference_log_std=self.reference_log_std,
         )
+
+
+LossFn = Callable[[Lessons], tuple[Tensor, Metrics]]
+Reference = Callable[[ControlInputs], Outlook]
+"""Another policy, asked only what it would do."""
 
 
 def open_optimizer(policy: Any, *, lr: float, critic_lr: float) -> torch.optim.AdamW:
@@ -97,7 +106,7 @@ def credit(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Te
 
 
 def write_lessons(
-    rollout: Rollout, advantages: Tensor, *, whiten: bool, reference: ControlPolicy | None = None
+    rollout: Rollout, advantages: Tensor, *, whiten: bool, reference: Reference | None = None
 ) -> tuple[Lessons, dict[str, float]]:
     """The rollout's counted steps with their credit (t, rows); targets are made before advantages are whitened."""
     mask, values = rollout.mask, rollout.values
@@ -114,21 +123,20 @@ def write_lessons(
         inputs=inputs,
         steps=Steps(inputs.actions, *(x.flatten()[counted] for x in (rollout.logprobs, values, credits, returns))),
         numbers=_numbers(mask).flatten()[counted],
-        reference_mean=None if reference is None else reference_means(reference, inputs),
     )
-    return lessons, mean_over_processes(known)
+    return lessons if reference is None else anchored(lessons, reference), mean_over_processes(known)
 
 
 @torch.no_grad()
-def reference_means(reference: ControlPolicy, inputs: ControlInputs, rows: int = 512) -> Tensor:
-    """(n, a) what another policy would do, `rows` steps at a time."""
-    parts = [slice(start, start + rows) for start in range(0, len(inputs.state), rows)]
-    return torch.cat([reference(_with_memory(_pick(inputs, part))).mean[:, 0] for part in parts])
+def anchored(lessons: Lessons, reference: Reference, rows: int = 512) -> Lessons:
+    """The lessons with what another policy would have done, asked `rows` steps at a time."""
+    starts = range(0, max(1, len(lessons)), rows)
+    outlooks = [reference(_with_memory(_pick(lessons.inputs, slice(start, start + rows)))) for start in starts]
+    means = torch.cat([outlook.mean[:, 0] for outlook in outlooks])
+    return replace(lessons, reference_mean=means, reference_log_std=outlooks[0].log_std)
 
 
-def objective(
-    policy: ControlPolicy, ppo: PPO, *, acting: bool, reference_log_std: Tensor | None = None
-) -> Callable[[Lessons], tuple[Tensor, Metrics]]:
+def objective(policy: ControlPolicy, ppo: PPO, *, acting: bool) -> LossFn:
     """The critic's loss and, where the actor learns too, the clipped surrogate, entropy and distance to its start."""
     errors: dict[str, Any] = {
         "huber": ppo.value_clip if ppo.value_loss == "huber" else None,
@@ -139,7 +147,7 @@ def objective(
         outlook = policy(_with_memory(lessons.inputs))
         if not acting:
             return critic_loss(outlook.values, lessons.steps, **errors)
-        known = lessons.reference_mean
+        mean, log_std = lessons.reference_mean, lessons.reference_log_std
         return gaussian_ppo(
             outlook.mean[:, 0],
             outlook.log_std,
@@ -150,7 +158,7 @@ def objective(
             value_coef=ppo.value_coef,
             entropy_coef=ppo.entropy,
             kl_coef=ppo.kl_coef,
-            reference=None if known is None or reference_log_std is None else (known, reference_log_std),
+            reference=None if mean is None or log_std is None else (mean, log_std),
             **errors,
         )
 
@@ -159,7 +167,7 @@ def objective(
 
 def learn(
     lessons: Lessons,
-    loss_fn: Callable[[Lessons], tuple[Tensor, Metrics]],
+    loss_fn: LossFn,
     optimizer: torch.optim.Optimizer,
     guard: NonFiniteGuard,
     ppo: PPO,
@@ -198,7 +206,7 @@ def shuffled(lessons: Lessons, ppo: PPO, total: int, seed: int) -> Iterator[Less
 
 def take_step(
     lessons: Lessons,
-    loss_fn: Callable[[Lessons], tuple[Tensor, Metrics]],
+    loss_fn: LossFn,
     optimizer: torch.optim.Optimizer,
     guard: NonFiniteGuard,
     ppo: PPO,
