@@ -33,6 +33,39 @@ def tiny_folder(tmp_path_factory):
 
 
 @pytest.fixture
+def together(tmp_path):
+    """Runs a function in forked processes that train together; returns what each of them returned, by rank."""
+    import multiprocessing
+    import os
+    import pickle
+    import socket
+
+    def one(rank, processes, port, work, arguments):
+        from lookact.train.distributed import close_distributed, init_distributed
+
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        init_distributed()
+        (tmp_path / f"returned-{rank}").write_bytes(pickle.dumps(work(*arguments)))
+        close_distributed()
+
+    def run(work, *arguments, processes=2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        fork = multiprocessing.get_context("fork")
+        running = [fork.Process(target=one, args=(r, processes, port, work, arguments)) for r in range(processes)]
+        for process in running:
+            process.start()
+        for process in running:
+            process.join()
+        assert [process.exitcode for process in running] == [0] * processes
+        return [pickle.loads((tmp_path / f"returned-{rank}").read_bytes()) for rank in range(processes)]
+
+    return run
+
+
+@pytest.fixture
 def chat(tiny_folder):
     from lookact.models.loading import load_chat
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer
 
@@ -40,9 +41,10 @@ def decoder_layer(
 
 
 def is_plain(layer: Any) -> bool:
-    """Whether a layer can be run in parts: the dense kind under SDPA, not sharded, no hook that moves it around."""
-    plain = type(layer) is Qwen3VLTextDecoderLayer and not hasattr(layer, "_hf_hook")
-    return plain and layer.self_attn.config._attn_implementation == "sdpa"
+    """Whether a layer can be run in parts: the dense kind under SDPA, whole here, no hook that moves it around."""
+    plain = isinstance(layer, Qwen3VLTextDecoderLayer) and not hasattr(layer, "_hf_hook")
+    here = plain and not isinstance(layer.input_layernorm.weight, DTensor)
+    return here and layer.self_attn.config._attn_implementation == "sdpa"
 
 
 def keys_values(attention: Any, normed: Tensor, rotary: Rotary, cache: Any) -> tuple[Tensor, Tensor]:

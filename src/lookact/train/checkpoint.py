@@ -23,6 +23,7 @@ from torch import nn
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Stateful
 from lookact.train.durable import TEMPORARY, discard, is_disk_full, link_tree, place, sync_tree, write_text
+from lookact.train.gathering import load_stateful
 from lookact.train.manifest import MANIFEST, verify, write_manifest
 from lookact.train.state import check_fit, is_stateful, read_snapshot, snapshot
 from lookact.train.trackers import finite_or_none
@@ -125,7 +126,7 @@ def load_checkpoint(
     config = yaml.safe_load((path / CONFIG_FILE).read_text(encoding="utf-8"))
     for name, item in (state or {}).items():
         if is_stateful(item):
-            item.load_state_dict(record["items"][name])
+            load_stateful(item, record["items"][name])
     for load in loads:
         load()
     return Checkpoint(path, step, record["items"], metrics, config, record["random"])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
 N = TypeVar("N", float, Tensor)
@@ -72,6 +73,16 @@ def gather(value: T) -> list[T]:
     return values
 
 
+def deal(values: list[T] | None) -> T:
+    """To each process its own of the values that the main one has, by rank; the others give None."""
+    if not is_distributed():
+        assert values is not None
+        return values[0]
+    mine: list[Any] = [None]
+    dist.scatter_object_list(mine, values, src=0)
+    return mine[0]  # type: ignore[no-any-return]
+
+
 def all_reduce_sum(value: N) -> N:
     """The sum over processes of a number, or of a tensor (as a new one)."""
     if not is_distributed():
@@ -99,10 +110,15 @@ def sum_by_name(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Add up each gradient over processes, in place: right for losses divided by the count over all of them."""
+    """Add up each gradient over processes, in place: right for losses divided by the count over all of them.
+
+    Parameters held in parts are passed over: their gradients were summed in the backward pass.
+    """
     if not is_distributed():
         return
-    learned = [parameter for parameter in parameters if parameter.requires_grad]
+    learned = [p for p in parameters if p.requires_grad and not isinstance(p, DTensor)]
+    if not learned:
+        return
     # one exchange for all of them: for small models the round trips cost more than the numbers
     joined = torch.cat([_gradient(parameter).reshape(-1) for parameter in learned])
     had = joined.new_tensor([float(parameter.grad is not None) for parameter in learned])

@@ -31,6 +31,7 @@ from lookact.train.checkpoint import (
 )
 from lookact.train.distributed import barrier, broadcast, is_main
 from lookact.train.durable import recover, sync
+from lookact.train.gathering import gathered
 from lookact.train.manifest import MANIFEST, verify
 from lookact.train.progress import Progress
 from lookact.train.provenance import write_config, write_versions
@@ -89,6 +90,7 @@ class Run:
         best: Best | None = None,
     ) -> None:
         """Write a checkpoint of the finished `step`, from which `restore` goes on bit for bit."""
+        weights, state = gathered(weights, state)
         if is_main():
             sync(self.folder / METRICS)
             path = save_checkpoint(

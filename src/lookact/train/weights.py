@@ -10,19 +10,24 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from lookact.errors import DataError
+from lookact.train.parts import parts_like
 
 Weights = nn.Module | Callable[[Path], None]
 """A module, or a function that writes into the folder it is given."""
 MODEL_FILE = "model.safetensors"
 
 
-def write_weights(item: Any, folder: Path) -> None:
-    """Write the Weights `item`: through its own `save_pretrained`, as `model.safetensors`, or as it likes."""
+def write_weights(item: Any, folder: Path, *, state: Mapping[str, Tensor] | None = None) -> None:
+    """Write the Weights `item`: through its own `save_pretrained`, as `model.safetensors`, or as it likes.
+
+    `state` takes the place of a module's own tensors, where it holds only parts of them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(item, "save_pretrained"):
-        item.save_pretrained(folder)
+        item.save_pretrained(folder, **({} if state is None else {"state_dict": dict(state)}))
     elif isinstance(item, nn.Module):
-        save_file(_separate(item.state_dict()), folder / MODEL_FILE, metadata={"format": "pt"})
+        tensors = item.state_dict() if state is None else state
+        save_file(_separate(tensors), folder / MODEL_FILE, metadata={"format": "pt"})
     else:
         item(folder)
 
@@ -38,7 +43,7 @@ def read_weights(module: nn.Module, folder: Path) -> Callable[[], None]:
     check_tensors(saved, module.state_dict(), folder)
 
     def put_in_place() -> None:
-        module.load_state_dict(saved)
+        module.load_state_dict(parts_like(saved, module.state_dict()))
 
     return put_in_place
 

@@ -1,0 +1,129 @@
+"""Weights shared out over processes by FSDP2: each holds a part of every tensor, and the whole of one layer at a time.
+
+Sharded and unsharded runs differ by rounding alone: gradients are summed, not averaged, because losses are divided by
+counts over all processes. What is saved is whole (`gathering.py`), so that any number of processes can go on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
+
+from lookact.batch import Scores, to_device
+from lookact.train.config import setting
+from lookact.train.distributed import gather, is_distributed
+
+if TYPE_CHECKING:
+    from lookact.models.chat_vlm import ChatVLM
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How several processes share the learning."""
+
+    kind: Literal["data", "shard"] = setting(
+        "data", help="every process holds all weights, or a part of each (FSDP2) for models that are too large"
+    )
+
+
+def share_out(policy: ChatVLM, parallel: Parallel) -> None:
+    """Shard a chat policy over the processes, layer by layer, if that is asked for and there are several."""
+    if parallel.kind == "shard":
+        shard(policy, policy.causal.model.language_model.layers, kept=learned_apart(policy), methods=("evaluate",))
+
+
+def shard(
+    module: nn.Module,
+    blocks: Iterable[nn.Module],
+    *,
+    kept: Iterable[nn.Parameter] = (),
+    methods: Sequence[str] = (),
+    compute: torch.dtype | None = None,
+) -> None:
+    """Shard `blocks` one by one and the rest of `module` as one more; optimisers are built afterwards.
+
+    `kept` parameters stay whole in every process; `methods` are called like `forward`. The arithmetic is in
+    `compute`, by default bfloat16 where the device has it, while weights and sums of gradients keep their precision.
+    """
+    if not is_distributed():
+        return
+    whole_parameters = set(kept)
+    compute = compute or half_precision(module)
+    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32 if compute else None)
+    # what never learns has no backward pass to end its stay in memory
+    frozen = True if not any(p.requires_grad for p in module.parameters()) else None
+    for part in (*blocks, module):
+        fully_shard(part, mp_policy=policy, ignored_params=whole_parameters, reshard_after_forward=frozen)
+    for part in sharded_parts(module):
+        # a sum: 1 as the divisor, and by plain addition, which every backend knows
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)
+        # rows without a picture leave the eyes without a gradient in one process alone
+        part.set_reduce_scatter_unused_params(True)
+    for method in methods:
+        register_fsdp_forward_method(module, method)
+    if Scores not in SUPPORTED_NODES:
+        # the hooks that begin a backward pass look for tensors inside what was returned
+        register_dataclass(Scores)
+
+
+def half_precision(module: nn.Module) -> torch.dtype | None:
+    """Bfloat16 where the module's device computes in it, else None: as the weights are."""
+    device = next(module.parameters()).device
+    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else None
+
+
+def learned_apart(policy: ChatVLM) -> list[nn.Parameter]:
+    """What is too small to shard: adapters beside a frozen model, and the value head."""
+    head = [] if policy.value_head is None else list(policy.value_head.parameters())
+    adapted = policy.model is not policy.causal
+    return head + [p for p in policy.model.parameters() if adapted and p.requires_grad]
+
+
+def sharded_parts(module: nn.Module) -> list[FSDPModule]:
+    """Every block that is gathered and freed by itself; none where nothing is sharded."""
+    return [part for part in module.modules() if isinstance(part, FSDPModule)]
+
+
+@contextmanager
+def whole(module: nn.Module) -> Iterator[None]:
+    """All weights in every process for as long as the block runs: acting takes no turns with other processes."""
+    parts = sharded_parts(module)
+    for part in parts:
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.reshard()
+
+
+def in_step(batches: Sequence[tuple[T, float]], module: nn.Module | None) -> Iterator[tuple[T, float]]:
+    """The batches that count, each with its count; where `module` is sharded, equally many in every process.
+
+    A process that has fewer repeats one with a count of 0, because each pass through a sharded module takes all of
+    them. Gradients are exchanged once, with the last.
+    """
+    mine = [(batch, count) for batch, count in batches if count > 0]
+    parts = [] if module is None else sharded_parts(module)
+    if module is None or not parts:
+        yield from mine
+        return
+    lengths = gather(len(mine))
+    if 0 in lengths and any(lengths):
+        lent = gather(to_device(mine[0][0], "cpu") if mine else None)
+        borrowed = next(batch for batch in lent if batch is not None)
+        mine = mine or [(to_device(borrowed, next(module.parameters()).device), 0.0)]
+    for index in range(max(lengths)):
+        for part in parts:
+            part.set_requires_gradient_sync(index + 1 == max(lengths), recurse=False)
+        yield mine[index] if index < len(mine) else (mine[0][0], 0.0)
