@@ -10,9 +10,10 @@ from lookact.errors import TokenMismatch
 from lookact.recipes.chat_model import NoReference, open_reference
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.vqa_learn import objective, open_learners, prepare, reward_parts, set_rates, take_steps
-from lookact.recipes.vqa_runs import open_engine, open_policy
+from lookact.recipes.vqa_runs import open_policy
 from lookact.recipes.vqa_world import make_env
 from lookact.rollout.collect import collect
+from lookact.rollout.hf_actor import HFActor
 from lookact.train import ppo
 
 
@@ -25,7 +26,7 @@ def chat(vqa_config, vqa_model):
 def episodes(vqa_config, chat):
     envs = [make_env(vqa_config.world) for _ in range(4)]
     plans = make_plans(0, "train", groups=4)
-    return reward_parts(vqa_config).relabel(collect(plans, envs, open_engine(chat, vqa_config)))
+    return reward_parts(vqa_config).relabel(collect(plans, envs, HFActor(chat, vqa_config.sampling)))
 
 
 def weights(module):

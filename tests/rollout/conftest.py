@@ -1,10 +1,20 @@
 """A tiny chat model and a toy world, made once."""
 
+import copy
+
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import linear
 
 from lookact.models.loading import load_chat
 from lookact.models.tiny import make_tiny
+from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
+from lookact.rollout.lone_stream import LoneStream
+from lookact.rollout.sync import norms_of
+from lookact.rollout.token_engine import TokenReply
+from lookact.seeding import numpy_rng
+from lookact.text.chat import expand_images
 from lookact.types import Observation
 
 CORPUS = [
@@ -50,3 +60,48 @@ class ToyEnv:
 @pytest.fixture
 def toy_envs():
     return [ToyEnv() for _ in range(4)]
+
+
+class CopyEngine:
+    """A `TokenEngine` without vLLM: a second copy of the model, which reads whole conversations one by one."""
+
+    def __init__(self, chat):
+        self.chat, self.version = copy.deepcopy(chat).eval(), 0
+
+    @torch.no_grad()
+    def generate(self, prompts, params):
+        return [self._reply(prompt, params) for prompt in prompts]
+
+    def load(self, state, version):
+        self.chat.causal.load_state_dict(state, strict=False)
+        self.version = version
+        return norms_of(state)
+
+    def close(self):
+        pass
+
+    def _reply(self, prompt, params):
+        pixels, grids = self.chat.encode_images(prompt.images)
+        read = expand_images(prompt.ids, self.chat.image_pad_id, self.chat.image_token_counts(grids))
+        stream, sampled, logprobs = LoneStream(self.chat, read, pixels, grids), [], []
+        uniforms = torch.from_numpy(numpy_rng(prompt.seed, "engine").random(params["max_tokens"]))
+        banned = torch.zeros_like(self.chat.banned)
+        banned[list(params["logit_bias"])] = True
+        while len(sampled) < params["max_tokens"] and (not sampled or sampled[-1] not in params["stop_token_ids"]):
+            logits = adjust_logits(
+                linear(stream.hidden(sampled), self.chat.output_weight),
+                temperature=params["temperature"] or 1.0,
+                banned=banned,
+                top_k=params["top_k"],
+                top_p=params["top_p"],
+            )
+            uniform = uniforms[len(sampled) : len(sampled) + 1] if params["temperature"] else None
+            token = sample_tokens(logits, uniform)
+            sampled.append(int(token))
+            logprobs.append(float(gather_logprobs(logits, token)))
+        return TokenReply(read, np.array(sampled), np.array(logprobs, dtype=np.float32), self.version)
+
+
+@pytest.fixture
+def copy_engine(chat):
+    return CopyEngine(chat)

@@ -18,10 +18,9 @@ from torch.nn.functional import linear
 from lookact.models.chat_vlm import ChatVLM
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
 from lookact.rollout.columns import extend, left_pad
-from lookact.rollout.hf_actor import Ids, Sampling
+from lookact.rollout.hf_actor import Ids, Sampling, make_decision
 from lookact.rollout.kv_cache import TurnCache
 from lookact.seeding import numpy_rng
-from lookact.text.action_mask import mask_action_tokens
 from lookact.text.chat import expand_images, following, opening
 from lookact.types import Decision, Observation
 
@@ -65,7 +64,12 @@ class PrefillActor:
         replies, logprobs, counts = self._sample(states, hidden, real, positions, cache)
         for state, reply, n in zip(states, replies, counts):
             state.ids.append(reply[:n])
-        return [self._decide(prompts[i], replies[i, :n], logprobs[i, :n], fresh=first[i]) for i, n in enumerate(counts)]
+        return [
+            make_decision(
+                self.chat.tokenizer, self.sampling, prompts[i], replies[i, :n], logprobs[i, :n], fresh=first[i]
+            )
+            for i, n in enumerate(counts)
+        ]
 
     def _extend(self, states: Sequence[_Row], observations: Sequence[Observation]) -> list[Ids]:
         """Adds the new user turns to the conversations and returns their ids."""
@@ -123,20 +127,3 @@ class PrefillActor:
         )
         ids = sample_tokens(logits, uniforms)
         return ids, gather_logprobs(logits, ids)
-
-    def _decide(self, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], *, fresh: bool) -> Decision:
-        found = mask_action_tokens(
-            ids,
-            self.chat.tokenizer,
-            min_tokens=self.sampling.min_action_tokens,
-            max_tokens=self.sampling.max_action_tokens,
-        )
-        return Decision(
-            action=self.chat.tokenizer.decode(ids, skip_special_tokens=True),
-            logprobs=logprobs,
-            mask=np.asarray(found.mask, dtype=bool),
-            token_ids=ids.copy(),
-            prompt_ids=prompt,
-            fresh=fresh,
-            mask_method=found.method,
-        )

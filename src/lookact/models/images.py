@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from transformers.image_utils import SizeDict
 
 from lookact.types import Image
 
@@ -34,6 +35,16 @@ def fits(processor: Any, height: int, width: int) -> bool:
     cell = processor.patch_size * processor.merge_size
     low, high = pixel_budget(processor)
     return height % cell == 0 and width % cell == 0 and low <= height * width <= high
+
+
+def fit_image(processor: Any, image: Image) -> Image:
+    """The image as the processor resizes it, still bytes: whoever encodes it next has nothing left to resize."""
+    if fits(processor, *image.shape[:2]):
+        return image
+    cell = processor.patch_size * processor.merge_size
+    size = SizeDict(**dict(processor.size))
+    resized = processor.resize(np.moveaxis(image, -1, 0), size=size, resample=processor.resample, factor=cell)
+    return np.ascontiguousarray(np.moveaxis(resized, 0, -1))
 
 
 def pixel_budget(processor: Any) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from lookact.recipes.chat_model import Model, open_reference
 from lookact.recipes.nav_report import last_error
 from lookact.recipes.nav_start import WarmStart
 from lookact.recipes.nav_world import make_plans
+from lookact.recipes.vqa_engine import open_engine
 from lookact.recipes.vqa_learn import objective, open_learners, prepare, reward_parts, set_rates, take_steps
 from lookact.recipes.vqa_report import eval_metrics, reward_metrics, rollout_metrics, show_episodes
 from lookact.recipes.vqa_runs import (
@@ -23,7 +24,6 @@ from lookact.recipes.vqa_runs import (
     evaluate,
     finish,
     open_critic,
-    open_engine,
     open_policy,
     report_on,
     warm_start,
@@ -32,6 +32,7 @@ from lookact.recipes.vqa_runs import (
 from lookact.recipes.vqa_world import EASY_ROOMS, INSTRUCTIONS, World, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import Sampling
+from lookact.rollout.token_engine import EngineSpec
 from lookact.train.config import setting
 from lookact.train.distributed import rank, world_size
 from lookact.train.run import Run
@@ -135,11 +136,14 @@ class Evaluation:
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
-    engine: Literal["hf"] = setting("hf", help="who samples: hf, the learner's own model in this process")
+    engine: Literal["hf", "vllm", "vllm-server"] = setting(
+        "hf", help="who samples: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
+    )
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
     world: World = World()
     sampling: Sampling = Sampling()
+    vllm: EngineSpec = EngineSpec()
     warm_start: WarmStart = WarmStart()
     rewards: Rewards = Rewards()
     credit: Credit = Credit()
@@ -192,21 +196,22 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     chat = open_policy(cfg, run.folder / "model")
     before = warm_start(chat, cfg, run)
     critic, reference = open_critic(chat, cfg, run.folder), open_reference(chat, cfg.kl.reference)
-    actor, rewards, rows = open_engine(chat, cfg), reward_parts(cfg), training_rows(cfg.world, cfg.seed)
+    rewards, rows = reward_parts(cfg), training_rows(cfg.world, cfg.seed)
     envs = [make_env(cfg.world, rows) for _ in range(-(-cfg.learn.episodes // world_size()))]
     learners = open_learners(chat, critic, cfg)
     coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
     weights, state = weights_of(chat, critic), {**learners, "kl": coef, "reference": reference}
     run.restore(weights=weights, state=state)
+    actor, refresh = open_engine(chat, cfg, run)
 
     for step in run.steps(cfg.learn.updates, "learning"):
         # look and act
         plans = make_plans(cfg.seed, "train", groups=cfg.learn.episodes, step=step)
-        actor.version = step - 1
+        synced = refresh(step - 1)
         began = time.perf_counter()
         episodes = rewards.relabel(run_plans(plans[rank() :: world_size()], envs, actor))
         acted = time.perf_counter()
-        metrics = rollout_metrics(episodes) | reward_metrics(episodes)
+        metrics = rollout_metrics(episodes) | reward_metrics(episodes) | synced
         if metrics["rollout/error_rate"] > cfg.max_error_rate:
             raise TrainingStopped(
                 f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"

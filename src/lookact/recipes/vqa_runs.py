@@ -63,13 +63,6 @@ def open_critic(chat: ChatVLM, cfg: Config, folder: Path) -> ChatVLM:
     return open_chat(source, folder, corpus=list, image_size=0, seed=cfg.seed, value_head=True)
 
 
-def open_engine(chat: ChatVLM, cfg: Config) -> HFActor:
-    """Who samples, seen to mean the same as the learner by every token, template and pixel."""
-    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
-    assert_same_tokenizer(actor.chat, chat)
-    return actor
-
-
 def weights_of(chat: ChatVLM, critic: ChatVLM) -> dict[str, Weights]:
     """What a checkpoint holds: the policy with its tokenizer, and the critic."""
     assert critic.value_head is not None

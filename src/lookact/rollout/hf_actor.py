@@ -205,18 +205,22 @@ class HFActor:
         state.closed = state.pending[0] == self.chat.end_id
         state.position += len(ids) - 1
         state.length += len(ids) - 1
-        found = mask_action_tokens(
-            ids,
-            self.chat.tokenizer,
-            min_tokens=self.sampling.min_action_tokens,
-            max_tokens=self.sampling.max_action_tokens,
-        )
-        return Decision(
-            action=self.chat.tokenizer.decode(ids, skip_special_tokens=True),
-            logprobs=logprobs,
-            mask=np.asarray(found.mask, dtype=bool),
-            token_ids=ids.copy(),
-            prompt_ids=prompt,
-            fresh=fresh,
-            mask_method=found.method,
-        )
+        return make_decision(self.chat.tokenizer, self.sampling, prompt, ids, logprobs, fresh=fresh)
+
+
+def make_decision(
+    tokenizer: Any, sampling: Sampling, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], *, fresh: bool
+) -> Decision:
+    """A reply (u,) to a prompt (p,) with its action found and its action's tokens marked."""
+    found = mask_action_tokens(
+        ids, tokenizer, min_tokens=sampling.min_action_tokens, max_tokens=sampling.max_action_tokens
+    )
+    return Decision(
+        action=tokenizer.decode(ids, skip_special_tokens=True),
+        logprobs=logprobs,
+        mask=np.asarray(found.mask, dtype=bool),
+        token_ids=ids.copy(),
+        prompt_ids=prompt,
+        fresh=fresh,
+        mask_method=found.method,
+    )

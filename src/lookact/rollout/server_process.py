@@ -1,0 +1,140 @@
+"""A server in a process of its own: started, waited for, watched, stopped, and started again."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from lookact.errors import EngineError
+
+logger = logging.getLogger(__name__)
+POLL = 0.2
+"""Seconds between two looks at a server that is coming up."""
+GRACE = 10.0
+"""Seconds a server has to end by itself."""
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+class ServerProcess:
+    """Runs `command(port)` with its output in `log`; the server answers GET `health` with 200 once it is up."""
+
+    def __init__(
+        self,
+        command: Callable[[int], Sequence[str]],
+        *,
+        log: Path,
+        patience: float,
+        env: Mapping[str, str] | None = None,
+        health: str = "/health",
+    ) -> None:
+        self.command, self.log, self.patience, self.env, self.health = command, log, patience, env or {}, health
+        self.starts = 0
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Starts the server and returns once it is healthy. It ends with the thread that started it."""
+        self.port = free_port()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(self.port),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.env},
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        self.starts += 1
+        self._wait()
+        logger.info("server %d is up at %s", self._process.pid, self.url)
+
+    def restart(self) -> None:
+        """Ends what is left of the server and starts a new one."""
+        self.stop()
+        self.start()
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def healthy(self) -> bool:
+        """Whether the process runs and answers."""
+        if not self.alive():
+            return False
+        try:
+            # a proxy from the environment must not stand between this and a local server
+            return httpx.get(self.url + self.health, timeout=5.0, trust_env=False).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def stop(self) -> None:
+        """Ends the server and all processes it started; does nothing where there is none."""
+        if self._process is None:
+            return
+        if self.alive():
+            self._signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE)
+        # its children may outlive it
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _wait(self) -> None:
+        began = time.monotonic()
+        while not self.healthy():
+            assert self._process is not None
+            code = self._process.poll()
+            if code is not None:
+                self.stop()
+                raise EngineError(f"the server ended with exit code {code} before it was up: {self._last_words()}")
+            if time.monotonic() - began > self.patience:
+                self.stop()
+                raise EngineError(f"the server was not up within {self.patience:g} s: see {self.log}")
+            time.sleep(POLL)
+
+    def _last_words(self) -> str:
+        """The last line of its output that names an error, else where to look."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        named = [line.strip() for line in lines if "Error" in line]
+        return f"{named[-1]} (see {self.log})" if named else f"see {self.log}"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def die_with_parent() -> None:
+    """Runs in the new process: a trainer that is killed leaves no server behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGTERM)
