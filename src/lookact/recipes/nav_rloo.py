@@ -117,9 +117,9 @@ PRESETS = {
     "small": Config(
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=2),
-        learn=Learn(groups=12, group_size=12, credit="turn", gamma=0.5, units="reply", blame=0.5),
-        evaluation=Evaluation(every=20),
+        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
+        learn=Learn(updates=130, groups=12, group_size=12, credit="turn", gamma=0.5, units="reply", blame=0.5),
+        evaluation=Evaluation(every=20, final_episodes=384),
     ),
     "full": Config(
         model=Model(
