@@ -67,7 +67,7 @@ def objective(
     def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
         scores = chat.evaluate(batch.inputs, **filters)
         gap = parity_gap(scores.logprobs, batch, limit=cfg.learn.parity if first else math.inf)
-        # at the old policy this has REINFORCE's gradient; the clip binds in later passes only
+        # with the weights that acted this is REINFORCE's gradient; the clip binds in later passes and on older episodes
         total, parts = ppo_clip(scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=cfg.learn.clip)
         entropy = entropy_bonus(scores.entropy, batch.mask)
         metrics = {"loss/policy": total.detach(), "policy/entropy": entropy.detach(), "policy/parity_gap": gap}

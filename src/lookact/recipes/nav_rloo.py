@@ -19,15 +19,17 @@ from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.chat_model import Model, open_reference
 from lookact.recipes.nav_learn import credit, objective
 from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
+from lookact.recipes.nav_rollouts import open_nav_rollouts
 from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
 from lookact.recipes.nav_start import WarmStart
-from lookact.recipes.nav_world import INSTRUCTIONS, World, make_env, make_plans
-from lookact.rollout.collect import collect as run_plans
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.recipes.nav_world import INSTRUCTIONS, World
+from lookact.recipes.rollouts import RaySettings, staleness_of
+from lookact.rollout.hf_actor import Sampling
 from lookact.train.config import setting
-from lookact.train.distributed import rank, sum_gradients, world_size
+from lookact.train.distributed import sum_gradients
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
 from lookact.train.run import Run
+from lookact.train.sharding import Parallel, share_out
 from lookact.train.supervised import micro_batches
 
 __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
@@ -94,6 +96,8 @@ class Config:
     learn: Learn = Learn()
     kl: KL = KL()
     evaluation: Evaluation = Evaluation()
+    parallel: Parallel = Parallel()
+    ray: RaySettings = RaySettings()
     max_error_rate: float = setting(0.2, help="share of failed episodes in a step that stops the run", least=0, most=1)
 
 
@@ -145,24 +149,24 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     chat = open_policy(cfg, run.folder / "model")
     before = warm_start(chat, cfg, run)
     reference = open_reference(chat, cfg.kl.reference)
+    for policy in (chat, reference.chat) if isinstance(reference, CopyReference) else (chat,):
+        share_out(policy, cfg.parallel)
     optimizer, guard = build_adamw({"policy": chat}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps), NonFiniteGuard()
     coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
-    actor, envs = (
-        HFActor(chat, cfg.sampling, system=cfg.instructions),
-        [make_env(cfg.world) for _ in range(cfg.learn.groups * cfg.learn.group_size)],
-    )
+    rollouts = run.closing.enter_context(open_nav_rollouts(chat, cfg, run.folder / "model"))
     weights = {"model": chat.model, "readers": partial(save_readers, chat)}
     state = {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
     run.restore(weights=weights, state=state)
 
     for step in run.steps(cfg.learn.updates, "reinforcing"):
         # look and act
-        plans = make_plans(cfg.seed, "train", groups=cfg.learn.groups, size=cfg.learn.group_size, step=step)
-        actor.version = step - 1
+        saved_after = step % cfg.evaluation.every == 0 or step == cfg.learn.updates
         began = time.perf_counter()
-        episodes = run_plans([plan for plan in plans if plan.group % world_size() == rank()], envs, actor)
+        # nobody acts ahead over a checkpoint: a resumed run could not act with the weights before it
+        episodes = rollouts.act(step, ahead=not saved_after)
         acted = time.perf_counter()
-        metrics = rollout_metrics(episodes)
+        lag = staleness_of(episodes, step)
+        metrics = rollout_metrics(episodes) | {"rollout/staleness": float(lag)}
         if metrics["rollout/error_rate"] > cfg.max_error_rate:
             raise TrainingStopped(
                 f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"
@@ -178,8 +182,9 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         )
         batches = micro_batches(chat, segments, cfg.learn.token_budget)
         for epoch in range(cfg.learn.epochs):
-            loss_fn = objective(chat, reference, coef.coef, cfg, first=epoch == 0)
-            loss, parts = accumulate(batches, loss_fn, lambda batch: batch.mask.sum())
+            # of older weights the probabilities differ, and rightly so: the loss weighs them
+            loss_fn = objective(chat, reference, coef.coef, cfg, first=epoch == 0 and not lag)
+            loss, parts = accumulate(batches, loss_fn, lambda batch: batch.mask.sum(), policy=chat)
             sum_gradients(chat.parameters())
             parts |= clip_and_step(optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss)
             # the first pass speaks of the policy that acted
@@ -187,12 +192,12 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         if isinstance(reference, CopyReference) and cfg.kl.reference == "ema":
             reference.update(chat, cfg.kl.decay)
         if cfg.kl.target is not None and math.isfinite(parts.get("policy/kl", math.nan)):
-            metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], len(plans))
+            metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], cfg.learn.groups * cfg.learn.group_size)
         learned = time.perf_counter()
         metrics |= {"loss/total": loss, "time/rollout": acted - began, "time/learn": learned - acted}
 
         # report
-        if step % cfg.evaluation.every and step != cfg.learn.updates:
+        if not saved_after:
             run.log(metrics, step, show="rollout/success_rate")
             continue
         report, _ = report_on(chat, cfg, split="validate", episodes=cfg.evaluation.episodes, greedy=False)

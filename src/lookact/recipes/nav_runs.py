@@ -28,6 +28,7 @@ from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import sync_tree, write_text
 from lookact.train.progress import progress
 from lookact.train.run import Run
+from lookact.train.sharding import whole
 from lookact.train.weights import read_weights
 from lookact.types import Episode
 
@@ -83,7 +84,8 @@ def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
 def report_on(chat: ChatVLM, cfg: Config, *, split: str, episodes: int, greedy: bool) -> tuple[Report, list[Episode]]:
     """The policy on held-out starts."""
     actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
-    return evaluate_actor(actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows)
+    with whole(chat):
+        return evaluate_actor(actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows)
 
 
 def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
