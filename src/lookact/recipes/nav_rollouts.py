@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lookact.models.chat_vlm import ChatVLM
 from lookact.recipes.nav_runs import open_policy
 from lookact.recipes.nav_world import make_env, make_plans
-from lookact.recipes.rollouts import Here, OnRay, open_rollouts
+from lookact.recipes.rollouts import Rollouts, open_rollouts
 from lookact.rollout.hf_actor import HFActor
 from lookact.rollout.ray_worker import Station
 from lookact.types import Plan
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lookact.recipes.nav_rloo import Config
 
 
-def open_nav_rollouts(chat: ChatVLM, cfg: Config, folder: Path) -> Here | OnRay:
+def open_nav_rollouts(chat: ChatVLM, cfg: Config, folder: Path) -> Rollouts:
     """The learner itself, or workers on Ray that read the untrained model from `folder` or by its name."""
     return open_rollouts(
         chat,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,12 +41,15 @@ class RaySettings:
     )
 
 
-class Rollouts(AbstractContextManager[Any], Protocol):
+class Rollouts(Protocol):
     """Runs the plans of a step; a context that ends whoever acts."""
 
     def act(self, step: int, *, ahead: bool) -> list[Episode]:
         """This process's share of the step's episodes; `ahead` lets acting for the next step begin."""
         ...
+
+    def __enter__(self) -> Rollouts: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Here:
@@ -119,7 +121,7 @@ def open_rollouts(
     make_env: Callable[[], Env],
     make_station: Callable[[], Station],
     plans_of: PlansOf,
-) -> Here | OnRay:
+) -> Rollouts:
     """Who acts, as the settings say; `make_station` is called in each worker's process and must pickle."""
     if not settings.workers:
         return Here(chat, actor, make_env, plans_of)

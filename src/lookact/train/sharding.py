@@ -63,12 +63,12 @@ def shard(
     frozen = True if not any(p.requires_grad for p in module.parameters()) else None
     for part in (*blocks, module):
         fully_shard(part, mp_policy=policy, ignored_params=whole_parameters, reshard_after_forward=frozen)
-    for part in sharded_parts(module):
+    for sharded in sharded_parts(module):
         # a sum: 1 as the divisor, and by plain addition, which every backend knows
-        part.set_gradient_divide_factor(1.0)
-        part.set_force_sum_reduction_for_comms(True)
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)
         # rows without a picture leave the eyes without a gradient in one process alone
-        part.set_reduce_scatter_unused_params(True)
+        sharded.set_reduce_scatter_unused_params(True)
     for method in methods:
         register_fsdp_forward_method(module, method)
     if Scores not in SUPPORTED_NODES:
