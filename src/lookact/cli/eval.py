@@ -15,6 +15,7 @@ EXAMPLES = (
     "lookact eval nav-rloo --checkpoint runs/nav-rloo/small-seed0/best --greedy",
     "lookact eval nav-rloo --dummy --episodes 20 --json",
     "lookact eval vqa-ppo --dummy --max-questions 2",
+    "lookact eval vla-ppo --checkpoint runs/vla-ppo/small-seed0/best --greedy --episodes 50",
 )
 
 

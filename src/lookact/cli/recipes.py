@@ -14,7 +14,11 @@ from lookact.errors import ConfigError, DataError, LookActError
 from lookact.train.config import check, load_config, override, settings
 from lookact.train.config_values import closest, shown
 
-RECIPES = {"nav-rloo": "lookact.recipes.nav_rloo", "vqa-ppo": "lookact.recipes.vqa_ppo"}
+RECIPES = {
+    "nav-rloo": "lookact.recipes.nav_rloo",
+    "vqa-ppo": "lookact.recipes.vqa_ppo",
+    "vla-ppo": "lookact.recipes.vla_ppo",
+}
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
 

@@ -30,6 +30,7 @@ EXAMPLES = (
     "lookact train nav-rloo --processes 2",
     "lookact train nav-rloo --name warm --seed 3 --learn.lr 1e-4",
     "lookact train nav-rloo --config my.yaml --auto-resume",
+    "lookact train vla-ppo --stage ppo --checkpoint runs/vla-ppo/small-seed0/warm_start --name again",
 )
 
 

@@ -25,8 +25,6 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def tiny_dinov2(*, hidden: int, layers: int, image_size: int, patch: int) -> Dinov2Config:
     """DINOv2's configuration at a size that learns on a CPU."""
-    if image_size % patch:
-        raise ConfigError(f"an image of {image_size} pixels does not fall into patches of {patch}: choose a multiple")
     return Dinov2Config(
         hidden_size=hidden,
         num_hidden_layers=layers,
@@ -94,7 +92,7 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
             module.weight.normal_(0.0, 1.0 / math.sqrt(module.embedding_dim), generator=generator)
     for name, parameter in model.named_parameters():
         # as loud as the patches, so that where a thing is shows as clearly as what it is
-        if name.endswith("position_embeddings"):
+        if name.endswith(("position_embeddings", "cls_token")):
             parameter.normal_(0.0, 1.0, generator=generator)
 
 

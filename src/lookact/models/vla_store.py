@@ -27,11 +27,13 @@ def make_vla(
     policy: PolicySpec, vision: VisionSpec, text: TextSpec, *, corpus: Iterable[str], seed: int, device: str = "cpu"
 ) -> VLA:
     """A fresh policy; `corpus` holds the texts that a tiny tokenizer learns its pieces from."""
+    eyes = words = None
+    if vision.source == TINY:
+        eyes = tiny_dinov2(hidden=vision.hidden, layers=vision.layers, image_size=vision.image_size, patch=vision.patch)
     tokenizer = train_wordpiece(corpus, text) if text.source == TINY else _open_tokenizer(text.source)
-    eyes = tiny_dinov2(hidden=vision.hidden, layers=vision.layers, image_size=vision.image_size, patch=vision.patch)
-    words = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
-    dinov2 = open_dinov2(vision.source, eyes if vision.source == TINY else None, seed)
-    bert = open_bert(text.source, words if text.source == TINY else None, seed)
+    if text.source == TINY:
+        words = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
+    dinov2, bert = open_dinov2(vision.source, eyes, seed), open_bert(text.source, words, seed)
     return _assemble(policy, vision, text, dinov2, bert, tokenizer, seed).to(device)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lookact.errors import ConfigError
 from lookact.models.vla_encoders import Hold, initialise
 from lookact.seeding import torch_rng
 
@@ -64,7 +65,12 @@ class Eyes(nn.Module):
     def __init__(self, spec: VisionSpec, encoder: Any, cameras: tuple[str, ...], *, seed: int) -> None:
         super().__init__()
         self.spec, self.cameras, self.encoder = spec, cameras, encoder
-        self.width, side = int(encoder.config.hidden_size), spec.image_size // int(encoder.config.patch_size)
+        self.width, patch = int(encoder.config.hidden_size), int(encoder.config.patch_size)
+        side, rest = divmod(spec.image_size, patch)
+        if rest:
+            raise ConfigError(
+                f"an image of {spec.image_size} pixels does not fall into patches of {patch}: choose a multiple"
+            )
         self.glances = nn.ModuleDict({camera: Glances(self.width, spec.glances, side) for camera in cameras})
         generator = torch_rng(seed, "glances")
         initialise(self.glances, generator)

@@ -24,6 +24,8 @@ from lookact.train.evaluate import bootstrap_interval, wilson_interval
 from lookact.train.progress import Progress, progress
 from lookact.types import Image
 
+START_SECONDS, STEP_SECONDS = 600.0, 60.0
+"""An evaluation would rather wait for a busy machine than count an episode as failed."""
 ENLARGED = 4
 """Pixels of a film for each pixel a policy sees."""
 
@@ -36,7 +38,7 @@ class Evaluation:
     episodes: int = setting(50, help="episodes of each evaluation while training", least=1)
     final_episodes: int = setting(200, help="episodes before and after reinforcement; 0 leaves them out", least=0)
     outside: int = setting(100, help="of those along each way out of distribution; 0 leaves them out", least=0)
-    rows: int = setting(25, help="episodes side by side", least=1)
+    rows: int = setting(20, help="episodes side by side", least=1)
     workers: int = setting(0, help="processes that simulate them; 0: one a core", least=0)
     films: int = setting(4, help="episodes of each kind that are kept as mp4", least=0)
 
@@ -109,7 +111,14 @@ def run_episodes(
         number = numbers[row][min(episode, len(numbers[row]) - 1)]
         return derive(seed, split, shift, number), {}
 
-    worlds = VectorEnv(table_maker(world, shift=shift), rows, workers=min(workers, rows), plan_episode=plan)
+    worlds = VectorEnv(
+        table_maker(world, shift=shift),
+        rows,
+        workers=min(workers, rows),
+        plan_episode=plan,
+        start_seconds=START_SECONDS,
+        step_seconds=STEP_SECONDS,
+    )
     chooser = Chooser(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=world.action_size)
     try:
         with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:

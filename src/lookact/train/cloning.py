@@ -36,8 +36,9 @@ class StepTable:
 
     def ahead(self, rows: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
         """The actions (b, chunk, a) from each row on, and a mask (b, chunk) of those before its episode ends."""
-        steps = (rows.unsqueeze(1) + torch.arange(chunk)).clamp_max(len(self) - 1)
-        return self.inputs.actions[steps], self.episode[steps] == self.episode[rows].unsqueeze(1)
+        ahead = rows.unsqueeze(1) + torch.arange(chunk)
+        steps = ahead.clamp_max(len(self) - 1)
+        return self.inputs.actions[steps], (self.episode[steps] == self.episode[rows].unsqueeze(1)) & (ahead == steps)
 
 
 def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepTable:

@@ -1,0 +1,41 @@
+import torch
+
+from lookact.models.vla import PolicySpec
+from lookact.models.vla_store import make_vla
+from lookact.models.vla_text import TextSpec
+from lookact.models.vla_vision import VisionSpec
+from lookact.train.looking import looking_loss, make_head, tell
+from lookact.train.optim import build_adamw
+
+EYES, WORDS = VisionSpec(image_size=16, patch=4, hidden=32, layers=1, glances=2), TextSpec(hidden=32, length=8)
+
+
+def looks(count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+    """A white square somewhere, whose place is the fact."""
+    stream = torch.Generator().manual_seed(0)
+    corners = torch.randint(0, 13, (count, 2), generator=stream)
+    frames = torch.zeros(count, 16, 16, 3, dtype=torch.uint8)
+    for frame, (across, down) in zip(frames, corners.tolist()):
+        frame[down : down + 4, across : across + 4] = 255
+    return {"head": frames}, torch.zeros(count, 1), (corners - 6) / 60
+
+
+def test_eyes_learn_where_things_are():
+    images, states, facts = looks(64)
+    vla = make_vla(PolicySpec(("head",), 1, 2), EYES, WORDS, corpus=["a"], seed=0)
+    head = make_head(vla, 2, 0)
+    lesson = looking_loss(vla, head, images, states, facts)
+    optimizer = build_adamw({"eyes": vla.eyes, "head": head}, lr=3e-3)
+    errors = []
+    for step in range(60):
+        loss, metrics = lesson(list(range(64)), step)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        errors.append(float(metrics["seeing/centimetres"]))
+    assert errors[0] > 4
+    assert errors[-1] < 1.5
+    told = tell(vla, head, images, states)
+    assert told.shape == (64, 2)
+    # what the lesson calls an error is the distance in centimetres
+    assert abs(100 * float((told - facts).abs().mean().detach()) - errors[-1]) < 1.0
