@@ -15,7 +15,7 @@ from lookact.cli.parser import Arguments, Parser
 from lookact.errors import ConfigError
 from lookact.train.config_values import closest, shown
 
-BENCHES = {"worlds": "lookact.bench.worlds", "nav": "lookact.bench.nav"}
+BENCHES = {"worlds": "lookact.bench.worlds", "nav": "lookact.bench.nav", "control": "lookact.bench.control"}
 """Name to a module whose `main()` gives what `bench.report.plain` makes."""
 EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")
 

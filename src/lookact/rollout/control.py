@@ -76,14 +76,11 @@ def roll_out(
         actor = ControlActor(policy, worlds.rows)
         low, high = worlds.action_space.low, worlds.action_space.high
         seen, _ = worlds.reset(plan_episode)
-        spread: Tensor | None = None
         for t in range(len(noise)):
             inputs = actor.look(seen)
             outlook = policy(inputs)
-            if spread is None:
-                log_std, spread = outlook.log_std, outlook.log_std.exp()
             mean = outlook.mean[:, 0]
-            actions = mean + spread * noise[t]
+            actions = mean + outlook.log_std.exp() * noise[t]
             tape.write(t, inputs, actions, mean, outlook.values)
             # the policy's Gaussian knows no bounds: the world is given what it can do
             done = np.minimum(np.maximum(actions.cpu().numpy(), low), high)
@@ -91,8 +88,8 @@ def roll_out(
             actor.remember(torch.from_numpy(done).to(actions), outlook.carry)
             tape.note(t, step, actor)
             seen = step.observations
-        last_values = policy(actor.look(seen)).values
-        return tape.finish(policy, log_std, last_values)
+        last = policy(actor.look(seen))
+        return tape.finish(policy, last.log_std, last.values)
 
 
 class _Tape:

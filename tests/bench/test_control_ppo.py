@@ -1,0 +1,61 @@
+import importlib.util
+
+import pytest
+
+from lookact.bench import control, control_ppo
+from lookact.bench.control_ppo import Load
+from lookact.bench.timing import Timing
+
+SMALL = Load(rows=2, steps=8, epochs=2, minibatch=4, picture_steps=2)
+
+
+def race_here(ways, *, repetitions):
+    """Every way twice, in this process."""
+    facts = {}
+    for side, (prepare, arguments) in ways.items():
+        work = prepare(*arguments)
+        facts[side] = [work(), work()][-1]
+    return {side: Timing((1.0,), (1.0,), 0.0, 0.0, told) for side, told in facts.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("stable_baselines3") is None, reason="needs stable-baselines3")
+def test_every_side_runs_and_does_as_much_as_the_other(monkeypatch):
+    monkeypatch.setattr(control_ppo, "race", race_here)
+    rows = [measure() for measure in control_ppo.measures(1, SMALL)]
+    for row, done in zip(rows, (16, 4)):
+        facts = [row.detail[side]["facts"] for side in ("ours", "against")]
+        assert facts[0]["env_steps"] == facts[1]["env_steps"] == done
+    assert [row.detail[side]["facts"]["gradient_steps"] for row in rows[:1] for side in ("ours", "against")] == [8, 8]
+    assert rows[0].aims == ("ratio at least 1.5",)
+    assert rows[1].aims == ("ratio at least 0.6",)
+
+
+def fake_race(ways, *, repetitions):
+    seconds = {"ours": (2.0, 2.0), "against": (5.0, 3.0)}
+    return {side: Timing(seconds[side], seconds[side], 100.0, 150.0, {"env_steps": 1000}) for side in ways}
+
+
+def test_a_row_tells_rates_and_how_many_times_longer_the_other_took(monkeypatch):
+    monkeypatch.setattr(control_ppo, "race", fake_race)
+    row = control_ppo.ppo_row(Load(), 2)
+    assert (row.ours, row.against, row.ratio, row.met) == ("500 steps/s", "250 steps/s", 2.0, (True,))
+    share = control_ppo.picture_row(Load(), 2)
+    assert (share.ratio, share.ratio_range, share.met) == (2.0, (1.5, 2.5), (True,))
+
+
+def test_without_stable_baselines3_its_row_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(control_ppo, "race", fake_race)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    row = control_ppo.ppo_row(Load(), 2)
+    assert (row.ours, row.ratio, row.met) == ("500 steps/s", None, ())
+    assert row.against == "not installed: pip install 'lookact[bench]'"
+
+
+def test_the_bench_joins_the_parts_that_are_there(monkeypatch):
+    monkeypatch.setattr(control, "PARTS", ("lookact.bench.control_ppo", "lookact.bench.not_there"))
+    monkeypatch.setattr(control_ppo, "race", fake_race)
+    told = control.main(repetitions=2)
+    assert [row["name"] for row in told["rows"]] == ["PPO, 8 environments", "rollout with pictures, 8 environments"]
+    assert "over 2 repetitions" in told["notes"][0]
+    assert told["notes"][1:] == list(control_ppo.NOTES)
