@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lookact.batch import ControlInputs
 from lookact.models.outlook import Outlook
@@ -174,19 +175,24 @@ def learn(
     *,
     total: int,
     seed: int,
+    policy: nn.Module | None = None,
 ) -> dict[str, float]:
-    """Epochs over lessons that are `total` steps in all processes, until the policy has gone too far; mean metrics."""
+    """Epochs over lessons that are `total` steps in all processes, until the policy has gone too far; mean metrics.
+
+    Name a `policy` that may be sharded.
+    """
     taken: list[dict[str, float]] = []
     minibatches = (part for epoch in range(ppo.epochs) for part in shuffled(lessons, ppo, total, derive(seed, epoch)))
     far = False
     for minibatch in minibatches:
-        metrics = take_step(minibatch, loss_fn, optimizer, guard, ppo)
+        metrics = take_step(minibatch, loss_fn, optimizer, guard, ppo, policy)
         if metrics is None:
             far = True
             break
         taken.append(metrics)
     names = dict.fromkeys(name for metrics in taken for name in metrics)
-    means = {name: sum(metrics[name] for metrics in taken) / len(taken) for name in names}
+    # a minibatch whose steps all did not happen has nothing to tell
+    means = {name: fmean(metrics[name] for metrics in taken if name in metrics) for name in names}
     return means | {"optim/steps": len(taken), "policy/stopped": float(far)}
 
 
@@ -210,9 +216,10 @@ def take_step(
     optimizer: torch.optim.Optimizer,
     guard: NonFiniteGuard,
     ppo: PPO,
+    policy: nn.Module | None = None,
 ) -> dict[str, float] | None:
     """One gradient step; None, and no step, once the policy went too far."""
-    loss, metrics = accumulate([lessons], loss_fn, len)
+    loss, metrics = accumulate([lessons], loss_fn, len, policy=policy)
     if ppo.max_kl is not None and metrics.get("policy/approx_kl", 0.0) > ppo.max_kl:
         optimizer.zero_grad()
         return None
