@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from lookact.types import Image
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.floating]
+Feature = Literal["frame", "state"]
 FILE = "replay.safetensors"
 
 
@@ -55,6 +57,14 @@ class Slots:
     """(n, h, w, 3), of the moment after the action."""
     scores: Floats
     """(n,) true rewards."""
+
+    def features(self, kind: Feature) -> NDArray[Any]:
+        """What a reward model of this kind reads, of the moment after the action."""
+        if kind == "state":
+            return self.next_states
+        if self.frames is None:
+            raise DataError("the replay holds no frames: give it a frame_shape, or learn the reward from states")
+        return self.frames
 
 
 class Replay:
