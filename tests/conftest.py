@@ -8,6 +8,10 @@ settings.register_profile("lookact", derandomize=True, deadline=None)
 settings.load_profile("lookact")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "vllm: needs the real vLLM; `make test-vllm` has it, `make test` skips these")
+
+
 @pytest.fixture(autouse=True)
 def quiet_log():
     """Handlers that a test's command line leaves on the package's log go with the test."""

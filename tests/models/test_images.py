@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from lookact.models.chat_vlm import ChatVLM
-from lookact.models.images import fits
+from lookact.models.images import fit_image, fits
 
 
 def pictures(*shapes: tuple[int, int]) -> list[np.ndarray]:
@@ -39,3 +39,12 @@ def test_no_images(chat: ChatVLM) -> None:
     assert pixels.shape == (0, 1536)
     assert grids.shape == (0, 3)
     assert chat.image_token_counts(grids) == []
+
+
+def test_a_fitted_image_is_what_the_processor_would_have_made_of_it(chat: ChatVLM) -> None:
+    for image in pictures((96, 96), (200, 130), (33, 70)):
+        fitted = fit_image(chat.image_processor, image)
+        assert fitted.dtype == np.uint8
+        assert fits(chat.image_processor, *fitted.shape[:2])
+        for one, other in zip(chat.encode_images([image]), chat.encode_images([fitted])):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
