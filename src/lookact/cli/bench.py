@@ -15,7 +15,12 @@ from lookact.cli.parser import Arguments, Parser
 from lookact.errors import ConfigError
 from lookact.train.config_values import closest, shown
 
-BENCHES = {"worlds": "lookact.bench.worlds", "nav": "lookact.bench.nav", "control": "lookact.bench.control"}
+BENCHES = {
+    "worlds": "lookact.bench.worlds",
+    "nav": "lookact.bench.nav",
+    "control": "lookact.bench.control",
+    "scale": "lookact.bench.scale",
+}
 """Name to a module whose `main()` gives what `bench.report.plain` makes."""
 EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")
 

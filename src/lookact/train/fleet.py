@@ -1,6 +1,6 @@
 """Many GPUs: what each must hold, and what a learning step would take on them, by the model of `costs.py`.
 
-Every GPU acts and learns in turn; each acts with a process of its own, whose environments share one core.
+Learners act too, in turn, unless some GPUs only act; each acts by one process, whose environments share a core.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Setup:
     reference: bool = True
     token_budget: int = 32_768
     """Padded tokens a micro-batch."""
-    gpus: int = 1
+    learners: int = 1
+    """GPUs that learn."""
+    actors: int = 0
+    """GPUs that only act; 0: those that learn act in turn."""
     gpus_a_machine: int = 8
 
 
@@ -60,8 +63,8 @@ def trained_parameters(shape: ModelShape, setup: Setup) -> int:
 
 
 def held_bytes(shape: ModelShape, setup: Setup, work: Work) -> dict[str, float]:
-    """Bytes that one GPU holds, by what they are for; acting and learning take turns with the last two."""
-    parts = setup.gpus if setup.kind == "shard" else 1
+    """Bytes that a GPU that learns holds, by what they are for; learning and acting take turns with the last two."""
+    parts = setup.learners if setup.kind == "shard" else 1
     trained = trained_parameters(shape, setup)
     frozen = shape.parameters if setup.lora_rank else 0
     # adapters are whole on every GPU, whatever the rest is
@@ -73,7 +76,7 @@ def held_bytes(shape: ModelShape, setup: Setup, work: Work) -> dict[str, float]:
         "moments": 2.0 * trained * FLOAT32 / own,
         "reference": shape.parameters * BFLOAT16 / parts if needs_copy else 0.0,
         "learning": activation_bytes(shape, setup.token_budget) + (_gathered(shape, setup) if parts > 1 else 0.0),
-        "acting": acting_bytes(shape, work.over(setup.gpus)) + (shape.parameters * BFLOAT16 if parts > 1 else 0.0),
+        "acting": 0.0 if setup.actors else cache_bytes(shape, work.over(setup.learners)) + _whole(shape, parts),
     }
 
 
@@ -90,22 +93,27 @@ def activation_bytes(shape: ModelShape, tokens: int) -> float:
     return kept + 2.0 * tokens * wide * BFLOAT16
 
 
-def acting_bytes(shape: ModelShape, work: Work) -> float:
+def actor_bytes(shape: ModelShape, setup: Setup, work: Work) -> float:
+    """Bytes that a GPU that only acts holds."""
+    return shape.parameters * BFLOAT16 + cache_bytes(shape, work.over(setup.actors))
+
+
+def cache_bytes(shape: ModelShape, work: Work) -> float:
     """Keys and values of a device's episodes at their end; buffers grow by half as much again."""
     return 1.5 * shape.cache_bytes(work.prompt_tokens + work.sampled_tokens, BFLOAT16)
 
 
 def predict(shape: ModelShape, setup: Setup, device: Device, work: Work, *, env_seconds: float) -> Seconds:
     """Seconds of one learning step."""
-    own = work.over(setup.gpus)
+    acted, learned = work.over(setup.actors or setup.learners), work.over(setup.learners)
     rates = gpu_rates(shape, device, env_seconds=env_seconds)
     # every sampled column also reads the keys and values so far, half of the last on average
-    cache = 0.5 * own.rounds * shape.cache_bytes(own.prompt_tokens + own.sampled_tokens, BFLOAT16)
+    cache = 0.5 * acted.rounds * shape.cache_bytes(acted.prompt_tokens + acted.sampled_tokens, BFLOAT16)
     return Seconds(
-        rollout=act_seconds(shape, own, rates) + cache / (device.bandwidth * device.read_share),
-        environment=own.env_steps * env_seconds,
-        learn=learn_seconds(shape, own, rates, passes=PASSES),
-        exchange=exchange_seconds(shape, setup, device, own),
+        rollout=act_seconds(shape, acted, rates) + cache / (device.bandwidth * device.read_share),
+        environment=acted.env_steps * env_seconds,
+        learn=learn_seconds(shape, learned, rates, passes=PASSES),
+        exchange=exchange_seconds(shape, setup, device, learned),
     )
 
 
@@ -117,15 +125,23 @@ def gpu_rates(shape: ModelShape, device: Device, *, env_seconds: float) -> Rates
 
 
 def exchange_seconds(shape: ModelShape, setup: Setup, device: Device, own: Work) -> float:
-    """Summing gradients, and with shards gathering weights for every micro-batch's two forward passes and backward."""
-    if setup.gpus == 1:
-        return 0.0
-    link = device.link if setup.gpus <= setup.gpus_a_machine else device.network
-    seconds = 2.0 * trained_parameters(shape, setup) * FLOAT32 / link
+    """Summing gradients, gathering shards for every pass of every micro-batch, and sending weights to those who act."""
+    trained = trained_parameters(shape, setup)
+    # once a machine, however many act there
+    seconds = trained * BFLOAT16 / (device.network * setup.gpus_a_machine) if setup.actors else 0.0
+    if setup.learners == 1:
+        return seconds
+    link = device.link if setup.learners <= setup.gpus_a_machine else device.network
+    seconds += 2.0 * trained * FLOAT32 / link
     if setup.kind == "shard":
         batches = max(1.0, (own.prompt_tokens + own.sampled_tokens) / setup.token_budget)
         seconds += (3.0 * batches + 1.0) * shape.parameters * BFLOAT16 / link
     return seconds
+
+
+def _whole(shape: ModelShape, parts: int) -> float:
+    """Weights that are put together to act with, where they are in parts."""
+    return shape.parameters * BFLOAT16 if parts > 1 else 0.0
 
 
 def _gathered(shape: ModelShape, setup: Setup) -> float:
