@@ -18,6 +18,7 @@ RECIPES = {
     "nav-rloo": "lookact.recipes.nav_rloo",
     "vqa-ppo": "lookact.recipes.vqa_ppo",
     "vla-ppo": "lookact.recipes.vla_ppo",
+    "pref-sac": "lookact.recipes.pref_sac",
 }
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""

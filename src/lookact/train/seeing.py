@@ -8,6 +8,7 @@ what its four patches show and how near it is; the head is thrown away afterward
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_an
 from lookact.train.progress import progress
 from lookact.train.supervised import shuffled
 
+Lesson = TypeVar("Lesson")
+
 
 def teach_to_see(
     chat: ChatVLM,
@@ -36,16 +39,33 @@ def teach_to_see(
     report: Callable[[dict[str, float], int], None],
 ) -> None:
     """`epochs` passes over `total` looks, `rows` at a time, of which a process holds its own; only the tower learns."""
-    tower = chat.causal.model.visual
     head = make_head(chat, next(iter(looks.values())))
-    modules = {"tower": tower, "head": head}
-    optimizer, guard = build_adamw(modules, lr=lr), NonFiniteGuard()
-    learned = [*tower.parameters(), *head.parameters()]
     batches = [batch for epoch in range(epochs) for batch in shuffled(total, rows, seed, epoch)]
+
+    def loss(batch: Sequence[Look]) -> tuple[Tensor, Metrics]:
+        return seeing_loss(chat, head, batch)
+
+    teach_tower(chat, head, looks, loss, batches=batches, lr=lr, report=report)
+
+
+def teach_tower(
+    chat: ChatVLM,
+    head: nn.Module,
+    lessons: Mapping[int, Lesson],
+    loss_of: Callable[[Sequence[Lesson]], tuple[Tensor, Metrics]],
+    *,
+    batches: Sequence[Sequence[int]],
+    lr: float,
+    report: Callable[[dict[str, float], int], None],
+) -> None:
+    """The vision tower, and the head that reads it, learn from batches of lessons, of which a process holds its own."""
+    tower = chat.causal.model.visual
+    optimizer, guard = build_adamw({"tower": tower, "head": head}, lr=lr), NonFiniteGuard()
+    learned = [*tower.parameters(), *head.parameters()]
     for step, batch in enumerate(bar := progress(batches, "learning to see"), start=1):
         set_learning_rate(optimizer, step, warmup=len(batches) // 20, total=len(batches), schedule="linear")
-        mine = [looks[i] for i in batch if i in looks]
-        loss, parts = accumulate([mine] if mine else [], lambda b: seeing_loss(chat, head, b), len)
+        mine = [lessons[i] for i in batch if i in lessons]
+        loss, parts = accumulate([mine] if mine else [], loss_of, len)
         sum_gradients(learned)
         metrics = clip_and_step(optimizer, learned, max_norm=1.0, guard=guard, loss=loss)
         bar.note(f"loss {loss:.3f}")

@@ -1,0 +1,131 @@
+"""The agent of pref-sac: it wanders, then maximises whatever reward it is given, one episode at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookact.data.replay import Replay
+from lookact.models.sac import SAC
+from lookact.ops.curiosity import knn_entropy_reward
+from lookact.recipes.pref_eval import make_sac
+from lookact.recipes.pref_world import Env, horizon_of
+from lookact.seeding import derive, numpy_rng, torch_rng
+from lookact.train.config import setting
+from lookact.train.sac import SACLearner, SACSpec
+
+if TYPE_CHECKING:
+    from lookact.recipes.pref_sac import Config
+
+logger = logging.getLogger(__name__)
+POOL, NEIGHBOUR = 512, 6
+"""States that novelty is measured against, and the how-manieth nearest counts; a state may be its own nearest."""
+RewardOf = Callable[[NDArray[np.float32], NDArray[np.uint8] | None, float], float]
+"""What a step earns, by the state and the frame after it and its true reward."""
+Improve = Callable[["Config", "Agent", torch.Generator], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Learn:
+    """Soft actor-critic. A step of a run is one episode of the task."""
+
+    episodes: int = setting(100, help="episodes in all", least=1)
+    random: int = setting(2, help="episodes of uniformly random actions at the start", least=1)
+    wander: int = setting(8, help="episodes after them that only seek what is new, before the first question", least=0)
+    hidden: tuple[int, ...] = setting((256, 256, 256), help="widths of actor and critics", least=1)
+    lr: float = setting(3e-4, help="learning rate", above=0)
+    rows: int = setting(512, help="transitions a gradient step", least=1)
+    every: int = setting(1, help="decisions a gradient step", least=1)
+    gamma: float = setting(0.99, help="discount", least=0, below=1)
+    tau: float = setting(0.005, help="how much of the critics the targets take over at a time", above=0, most=1)
+    target_every: int = setting(1, help="gradient steps between two updates of the targets", least=1)
+    alpha: float = setting(0.1, help="temperature at the start", above=0)
+    after_reset: int = setting(100, help="gradient steps when the critics start anew on the first reward", least=0)
+    capacity: int = setting(
+        200_000, help="transitions in the replay; with frames each takes size x size x 3 bytes", least=1
+    )
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Networks, what teaches them, and what they have lived through."""
+
+    sac: SAC
+    learner: SACLearner
+    replay: Replay
+    frame_shape: tuple[int, int, int] | None
+    """(h, w, 3) of the pictures that the replay keeps, None where it keeps none."""
+
+
+def open_agent(cfg: Config, env: Env, *, frames: bool) -> Agent:
+    """An agent that knows nothing yet; the memory its replay takes is told at once."""
+    sac, how = make_sac(cfg), cfg.learn
+    spec = SACSpec(lr=how.lr, gamma=how.gamma, tau=how.tau, target_every=how.target_every)
+    env.reset(seed=0)
+    seen: Any = env.render() if frames else None
+    shape = None if seen is None else seen.shape
+    needed = how.episodes * horizon_of(env)
+    replay = Replay(
+        capacity=min(how.capacity, needed), state_size=sac.state_size, action_size=sac.action_size, frame_shape=shape
+    )
+    logger.info("the replay holds %d transitions in %.0f MB", replay.capacity, replay.nbytes / 1e6)
+    return Agent(sac, SACLearner(sac, spec), replay, shape)
+
+
+def play(
+    cfg: Config, env: Env, agent: Agent, episode: int, *, reward_of: RewardOf, improve: Improve | None
+) -> dict[str, float]:
+    """One episode, every step kept in the replay and followed by learning where there is something to `improve`."""
+    noise_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
+    random_rng = numpy_rng(cfg.seed, "random actions", episode)
+    state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
+    earned, true, success, losses = 0.0, 0.0, False, {}
+    for step in range(horizon_of(env)):
+        if episode <= cfg.learn.random:
+            action = random_rng.uniform(-1.0, 1.0, agent.sac.action_size).astype(np.float32)
+        else:
+            noise = torch.randn(1, agent.sac.action_size, generator=noise_rng)
+            action = agent.sac.actor.act(torch.from_numpy(state)[None], noise)[0].numpy()
+        following, score, terminated, truncated, info = env.step(action)
+        frame: Any = None if agent.frame_shape is None else env.render()
+        reward = reward_of(following, frame, float(score))
+        agent.replay.add(
+            state,
+            action,
+            reward,
+            following,
+            terminated=terminated,
+            truncated=truncated,
+            frame=frame,
+            score=float(score),
+        )
+        state = following
+        earned, true, success = earned + reward, true + float(score), success or bool(info["success"])
+        if improve is not None and step % cfg.learn.every == 0:
+            losses = improve(cfg, agent, learn_rng)
+    told = {"rollout/return": true, "rollout/success": float(success), "rollout/earned": earned}
+    return told | {name: float(value) for name, value in losses.items()}
+
+
+def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, Tensor]:
+    """A gradient step on the rewards that the replay holds."""
+    return agent.learner.update(agent.replay.sample(cfg.learn.rows, generator), generator)
+
+
+def wander(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, Tensor]:
+    """A gradient step towards states that are far from all others: the entropy of where the agent has been."""
+    batch = agent.replay.sample(cfg.learn.rows, generator)
+    pool = agent.replay.sample(POOL, generator).next_states
+    spread = pool.std(dim=0, correction=0)
+    # centimetres must count beside metres, and what never changes must not count at all
+    scale = torch.where(spread > 1e-4, 1.0 / spread.clamp(min=1e-4), 0.0)
+    novelty = knn_entropy_reward(batch.next_states * scale, pool * scale, NEIGHBOUR)
+    paid = (novelty - novelty.mean()) / novelty.std(correction=0).clamp(min=1e-3)
+    return agent.learner.update(replace(batch, rewards=paid), generator)

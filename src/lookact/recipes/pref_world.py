@@ -1,0 +1,101 @@
+"""The world of pref-sac: a task with pictures, and a gallery of it for whoever must learn to judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.envs.experts.scripted import Pupil, controller_of
+from lookact.envs.fixed_horizon import make_world
+from lookact.envs.metaworld import NAME, task_name
+from lookact.judges.goals import goal_of
+from lookact.recipes.pref_lessons import Gallery
+from lookact.seeding import derive, numpy_rng
+from lookact.train.config import setting
+from lookact.train.progress import progress
+
+Env = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+STUMBLING = (0.0, 0.3, 0.6, 1.0)
+"""How often pupils stumble, in turn: pictures of every quality."""
+KEEP_EVERY = 2
+"""Steps between two pictures of a gallery: neighbours hardly differ."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Which task, and how it is seen."""
+
+    task: str = setting("Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, or a Gymnasium id")
+    goal: str = setting("", help="the goal in words; empty: by the task's name")
+    horizon: int = setting(0, help="decisions an episode; 0: the task's own", least=0)
+    action_repeat: int = setting(1, help="simulator steps a decision", least=1)
+    image_size: int = setting(64, help="pixels a side, a multiple of 32 for an embedded judge", least=16)
+    camera: str = setting("corner2", help="of MetaWorld")
+    crop: tuple[float, float, float, float] = setting(
+        WHOLE, help="part of MetaWorld's picture to keep: top, left, bottom, right", least=0, most=1
+    )
+
+
+def make_env(world: World) -> Env:
+    """The task's environment: a state, actions in [-1, 1], a fixed horizon and pictures."""
+    lengths = {"horizon": world.horizon, "action_repeat": world.action_repeat, "image_size": world.image_size}
+    seen: dict[str, Any] = {"camera": world.camera, "crop": world.crop} if NAME.fullmatch(world.task) else {}
+    return make_world(world.task, **lengths, **seen)
+
+
+def horizon_of(env: Env) -> int:
+    """Decisions in each of its episodes."""
+    return int(env.horizon)  # type: ignore[attr-defined]
+
+
+def goal_in_words(world: World) -> str:
+    """What the judge is told."""
+    return world.goal or goal_of(world.task)
+
+
+def progress_of(world: World, state: NDArray[np.float32], reward: float) -> float:
+    """How far a picture is on the way to the goal: its reward, or as much of that as can be seen."""
+    if world.task.startswith("Pendulum-"):
+        # its reward counts speed too, which no picture shows
+        return -float(np.arctan2(state[1], state[0]) ** 2)
+    return reward
+
+
+def make_gallery(world: World, count: int, *, seed: int) -> Gallery:
+    """`count` pictures from episodes of every quality, in the order of their episodes."""
+    images, scores, states = [], [], []
+    for image, score, state in progress(_first(_pictures(world, seed), count), "taking pictures"):
+        images.append(image)
+        scores.append(score)
+        states.append(state)
+    return Gallery(np.stack(images), np.array(scores), np.stack(states))
+
+
+def _pictures(world: World, seed: int) -> Iterator[tuple[NDArray[np.uint8], float, NDArray[np.float32]]]:
+    """Pictures without end, each with its progress and its state."""
+    env = make_env(world)
+    size = int(np.prod(env.action_space.shape or ()))
+    controller = controller_of(task_name(world.task) if NAME.fullmatch(world.task) else world.task)
+    episode = 0
+    while True:
+        stumbling = STUMBLING[episode % len(STUMBLING)]
+        pupil = Pupil(
+            controller, stumbling=stumbling, action_size=size, rng=numpy_rng(seed, "gallery", "pupil", episode)
+        )
+        state, _ = env.reset(seed=derive(seed, "gallery", episode) % 2**31)
+        for step in range(horizon_of(env)):
+            state, reward, *_ = env.step(pupil.act(state))
+            if step % KEEP_EVERY == 0:
+                yield env.render(), progress_of(world, state, float(reward)), state  # type: ignore[misc]
+        episode += 1
+
+
+def _first(items: Iterator[Any], count: int) -> Iterator[Any]:
+    for _, item in zip(range(count), items):
+        yield item
