@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 
 from lookact.errors import ConfigError
 from lookact.rollout.token_engine import TokenPrompt, TokenReply
-from lookact.rollout.vllm_settings import ENVIRONMENT, version_of
+from lookact.rollout.vllm_settings import ENVIRONMENT, mend_torchvision, version_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,7 @@ class VllmEngine:
     def __init__(self, start: Path, arguments: Mapping[str, Any]) -> None:
         require_vllm()
         os.environ.update(ENVIRONMENT | IN_PROCESS)
+        mend_torchvision()
         import vllm
 
         self._params = vllm.SamplingParams
@@ -47,7 +48,11 @@ class VllmEngine:
         return dict(norms)
 
     def close(self) -> None:
+        from vllm.distributed import cleanup_dist_env_and_memory
+
         self.llm.llm_engine.engine_core.shutdown()
+        # it made itself a process group of one, which the learner would take for its own
+        cleanup_dist_env_and_memory()
 
 
 def require_vllm() -> None:

@@ -6,6 +6,7 @@ replaced by one that starts from the newest weights, and is asked again for the 
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import sys
@@ -99,7 +100,7 @@ class VllmServer:
     def _command(self, port: int) -> list[str]:
         words = [word for name, value in self.arguments.items() for word in option(name, value)]
         # a process of the same environment, so that it finds this package's worker extension
-        server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-scale-out"]
+        server = [sys.executable, "-m", "lookact.rollout.vllm_serve", "--enable-scale-out"]
         return [*server, "--host", "127.0.0.1", "--port", str(port), "--model", str(self.weights), *words]
 
     def _ask(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> TokenReply | None:
@@ -149,7 +150,9 @@ class VllmServer:
 def option(name: str, value: Any) -> list[str]:
     """An engine argument as words of a command line."""
     flag = f"--{name.replace('_', '-')}"
-    return [flag] if value is True else [flag, str(value)]
+    if value is True:
+        return [flag]
+    return [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
 
 
 def read_reply(answer: Mapping[str, Any]) -> TokenReply:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 GIGABYTE = 2**30
+MOST_IMAGES = 999
+"""More than any context holds."""
 
 
 def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: EngineSpec) -> dict[str, Any]:
@@ -33,6 +37,7 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: EngineSpec) -> dic
         "max_model_len": min(2 * sampling.max_context, chat.config.text_config.max_position_embeddings),
         "max_num_seqs": spec.rows,
         "enforce_eager": True,
+        "limit_mm_per_prompt": {"image": MOST_IMAGES, "video": 0},
         # temperature, bans and filters are part of the distribution that the learner scores
         "logprobs_mode": "processed_logprobs",
         # the checkpoint's own sampling defaults have no say
@@ -42,6 +47,23 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: EngineSpec) -> dic
     if torch.cuda.is_available():
         return arguments | {"gpu_memory_utilization": spec.memory}
     return arguments | {"kv_cache_memory_bytes": int(spec.memory * GIGABYTE)}
+
+
+def mend_torchvision() -> None:
+    """Makes torchvision importable where it was built for CUDA and torch was not.
+
+    Its kernels then can't be loaded, and its import fails for want of the names of two that vLLM never calls.
+    """
+    if importlib.util.find_spec("torchvision") is None:
+        return
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+        for kernel in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{kernel}", "(Tensor boxes, Tensor scores, float share) -> Tensor")
+        importlib.import_module("torchvision")
 
 
 def version_of(versions: Iterable[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 EXTENSION = f"{__name__}.WeightReader"
 
@@ -30,7 +30,16 @@ class WeightReader:
                 yield name, weight
 
         self.reload_weights(weights_iterator=measured())
+        repack(self.get_model())
         return norms
+
+
+def repack(model: nn.Module) -> None:
+    """Packs anew, on a CPU, copies of weights that are shared: an output layer that is the embedding would stay old."""
+    for module in model.modules():
+        # where the weight went into the copy, it was loaded and packed as a whole
+        if hasattr(module, "cpu_linear") and module.weight.numel():
+            module.quant_method.process_weights_after_loading(module)
 
 
 def tensors_in(folder: Path) -> Iterator[tuple[str, Tensor]]:
