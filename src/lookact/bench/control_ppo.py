@@ -94,8 +94,10 @@ def _rate(timing: Timing) -> str:
 def learns(load: Load) -> Work:
     """LookAct's updates, one a repetition."""
     worlds = InlineVectorEnv(partial(gymnasium.make, load.world), load.rows)
-    sizes = (int(np.prod(space.shape or ())) for space in (worlds.observation_space, worlds.action_space))
-    policy = ControlMLP(MLPSpec(*sizes))
+    state_size, action_size = (
+        int(np.prod(space.shape or ())) for space in (worlds.observation_space, worlds.action_space)
+    )
+    policy = ControlMLP(MLPSpec(state_size, action_size))
     # ½e² with weight 1 is stable-baselines3's e² with weight ½
     ppo = PPO(gamma=0.9, epochs=load.epochs, minibatch=load.minibatch, value_clip=1e9, value_coef=1.0)
     learner = open_learner(policy, lr=1e-3, critic_lr=1e-3, normalise_state=False, scale_rewards=False, anchored=False)
