@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
 EXTENSION = f"{__name__}.WeightReader"
 
@@ -34,7 +34,7 @@ class WeightReader:
         return norms
 
 
-def repack(model: nn.Module) -> None:
+def repack(model: Any) -> None:
     """Packs anew, on a CPU, copies of weights that are shared: an output layer that is the embedding would stay old."""
     for module in model.modules():
         # where the weight went into the copy, it was loaded and packed as a whole
