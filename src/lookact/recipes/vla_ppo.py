@@ -49,7 +49,9 @@ class Config:
 PRESETS = {
     "debug": Config(
         model=Model(vision=Vision(hidden=32, layers=1, glances=4), text=Text(hidden=32), width=32, layers=1),
+        world=World(max_steps=24),
         start=Start(looks=32, look_epochs=1, freeze_eyes=True, demos=4, epochs=1, save_every=10),
+        learn=Learn(updates=2, rows=4, steps=24, critic_warmup=1),
         evaluation=Evaluation(every=1, episodes=2, final_episodes=4, outside=2, rows=4, films=1),
     ),
     "small": Config(
@@ -68,7 +70,7 @@ PRESETS = {
         world=World(
             image_size=224, max_steps=60, distractors=2, background=True, light=True, camera=True, clutter=True
         ),
-        start=Start(demos=5000, epochs=30, rows=256, lr=1e-4),
+        start=Start(demos=1000, epochs=30, rows=256, lr=1e-4),
         evaluation=Evaluation(every=20, episodes=200, final_episodes=500, outside=200),
     ),
 }

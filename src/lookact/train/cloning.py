@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookact.batch import ControlInputs, SequenceInputs
+from lookact.batch import ControlInputs, SequenceInputs, to_device
 from lookact.data.lerobot import Demonstration
 from lookact.errors import DataError
 from lookact.models.vla import VLA
@@ -75,7 +75,7 @@ def cloning_loss(
         rows = torch.tensor(numbers)
         inputs = _disturbed(rows_at(table.inputs, rows), noise, forget, generator)
         targets, mask = table.ahead(rows, vla.spec.chunk)
-        return action_mse(vla(inputs).mean, targets.to(vla.device), mask.to(vla.device))
+        return action_mse(vla(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 
     return loss
 
@@ -104,7 +104,7 @@ def _window_loss(
     steps = _disturbed(rows_at(table.inputs, rows), noise, forget, generator)
     carry = vla.start_carry(len(rows))
     assert carry is not None
-    means, _ = vla.evaluate_windows(SequenceInputs(steps, carry, starts))
+    means, _ = vla.evaluate_windows(to_device(SequenceInputs(steps, carry, starts), vla.device))
     targets, mask = table.ahead(rows.flatten(), vla.spec.chunk)
     mask = mask & real.flatten().unsqueeze(1)
     return action_mse(means.flatten(0, 1), targets.to(vla.device), mask.to(vla.device))
@@ -122,10 +122,12 @@ def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:
     images: Mapping[str, Tensor] = {camera: torch.from_numpy(demo.images[camera]) for camera in vla.spec.cameras}
     before = np.concatenate([np.zeros((vla.spec.history, demo.actions.shape[1]), np.float32), demo.actions])
     windows = np.stack([before[step : step + vla.spec.history] for step in range(len(demo))])
-    return ControlInputs(
+    rows = ControlInputs(
         actions=torch.from_numpy(demo.actions),
         state=torch.from_numpy(demo.states),
         images=vla.features(images) if encode else dict(images),
         text_ids=vla.read([demo.task]).expand(len(demo), -1),
         history=torch.from_numpy(windows),
     )
+    # all demonstrations together may be larger than a device's memory
+    return to_device(rows, "cpu")
