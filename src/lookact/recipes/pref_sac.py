@@ -58,9 +58,10 @@ class Config:
 
 
 SMALL = Config(
+    world=World(action_repeat=2),
     feedback=Feedback(total=400, session=40, every=2),
     model=Reward(epochs=50, lr=1e-3, hidden=(128, 128)),
-    learn=Learn(episodes=40, random=2, wander=3, hidden=(128, 128), lr=1e-3, rows=128, tau=0.01, capacity=10_000),
+    learn=Learn(episodes=30, random=2, wander=3, hidden=(128, 128), lr=1e-3, rows=128, tau=0.01, capacity=10_000),
     evaluation=Evaluation(every=5, episodes=5, final_episodes=30),
 )
 PRESETS = {
@@ -84,11 +85,11 @@ PRESETS = {
         evaluation=Evaluation(every=20, episodes=5, final_episodes=30),
     ),
     "full": Config(
-        world=World(task="sweep-into-v3", horizon=250, action_repeat=2, image_size=200),
+        world=World(task="sweep-into-v3", horizon=250, action_repeat=2, image_size=128),
         judge=Judge(kind="server", asking=Asking(variant="two_step", patience=600.0)),
         feedback=Feedback(total=20_000, session=40, every=16),
         model=Reward(inputs="frame"),
-        learn=Learn(episodes=4000, random=4, wander=36, capacity=200_000),
+        learn=Learn(episodes=4000, random=4, wander=36, capacity=100_000),
         evaluation=Evaluation(every=40, final_episodes=100),
     ),
 }

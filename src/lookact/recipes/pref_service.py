@@ -26,6 +26,8 @@ from lookact.types import Preference
 logger = logging.getLogger(__name__)
 QUICK = 2.0
 """Seconds after which a server of our own is looked after: whether its process lives is known at once."""
+START = 600.0
+"""Seconds in which it must be up, on a machine that may be busy."""
 
 
 @dataclass(frozen=True)
@@ -116,4 +118,4 @@ def own_server(checkpoint: Path, log: Path, asking: Asking) -> ServerProcess:
 
     # what the environment says of another server is not for ours; one thread, since training needs the other cores
     quiet = {"SERVER_TOKEN": "", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return ServerProcess(command, log=log, patience=max(60.0, asking.patience), env=quiet)
+    return ServerProcess(command, log=log, patience=max(START, asking.patience), env=quiet)
