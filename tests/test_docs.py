@@ -134,7 +134,7 @@ PREFIXES = "rollout|policy|loss|optim|reward|judge|world|eval|time|seeing"
 NAV_SOURCES = ("recipes/nav_*.py", "train/seeing.py", "train/supervised.py", "train/optim.py")
 
 
-@pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo"])
+@pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo", "pref-sac"])
 def test_every_setting_is_explained_as_its_help_does(recipe):
     text = RECIPE_PAGES[recipe].read_text(encoding="utf-8")
     rows = [f"| `{leaf.name}` | {leaf.type} | {leaf.help} |" for leaf in settings(load_recipe(recipe).Config)]
