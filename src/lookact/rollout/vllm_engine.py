@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 
 from lookact.errors import ConfigError
 from lookact.rollout.token_engine import TokenPrompt, TokenReply
-from lookact.rollout.vllm_settings import ENVIRONMENT, mend_torchvision, version_of
+from lookact.rollout.vllm_settings import ENVIRONMENT, version_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,6 @@ class VllmEngine:
     def __init__(self, start: Path, arguments: Mapping[str, Any]) -> None:
         require_vllm()
         os.environ.update(ENVIRONMENT | IN_PROCESS)
-        mend_torchvision()
         import vllm
 
         self._params = vllm.SamplingParams

@@ -100,7 +100,7 @@ class VllmServer:
     def _command(self, port: int) -> list[str]:
         words = [word for name, value in self.arguments.items() for word in option(name, value)]
         # a process of the same environment, so that it finds this package's worker extension
-        server = [sys.executable, "-m", "lookact.rollout.vllm_serve", "--enable-scale-out"]
+        server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-scale-out"]
         return [*server, "--host", "127.0.0.1", "--port", str(port), "--model", str(self.weights), *words]
 
     def _ask(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> TokenReply | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -47,23 +45,6 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: EngineSpec) -> dic
     if torch.cuda.is_available():
         return arguments | {"gpu_memory_utilization": spec.memory}
     return arguments | {"kv_cache_memory_bytes": int(spec.memory * GIGABYTE)}
-
-
-def mend_torchvision() -> None:
-    """Makes torchvision importable where it was built for CUDA and torch was not.
-
-    Its kernels then can't be loaded, and its import fails for want of the names of two that vLLM never calls.
-    """
-    if importlib.util.find_spec("torchvision") is None:
-        return
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "torchvision::nms" not in str(error):
-            raise
-        for kernel in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{kernel}", "(Tensor boxes, Tensor scores, float share) -> Tensor")
-        importlib.import_module("torchvision")
 
 
 def version_of(versions: Iterable[str]) -> int:
