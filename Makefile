@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
+VLLM_TESTS := tests/rollout/test_vllm_engine.py tests/recipes/test_vqa_engine.py
 
 .PHONY: help setup demo test test-vllm check types fast format learn bench clean
 
@@ -29,7 +30,7 @@ test: setup      ## every test but the long learning runs (under 20 minutes on 2
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not learn"
 
 test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment of its own (.venv-vllm, 4 GB)
-	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm $(VLLM_TESTS)
 
 # constraints of its own: vLLM wants an older fastapi. torchaudio and torchcodec have no build for this torch
 $(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/mend-torchvision
