@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
@@ -31,15 +32,16 @@ class TextSpec:
 
 
 def train_wordpiece(corpus: Iterable[str], spec: TextSpec) -> PreTrainedTokenizerFast:
-    """A BERT tokenizer whose pieces come from `corpus`; words it never saw fall into letters."""
-    core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    core.normalizer = normalizers.BertNormalizer(lowercase=True)
-    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    """A BERT tokenizer of `corpus`'s words, the most frequent first; words it never saw fall into letters."""
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    found = Counter(word for text in corpus for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     letters = [chr(code) for code in range(33, 127)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=spec.vocabulary, special_tokens=list(SPECIAL), initial_alphabet=letters, show_progress=False
-    )
-    core.train_from_iterator([*corpus, *(2 * letter for letter in letters)], trainer)
+    # by hand: the library's trainer breaks ties at random, so that no two processes would number words alike
+    words = sorted(found, key=lambda word: (-found[word], word))
+    pieces = dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words])
+    vocabulary = {piece: index for index, piece in enumerate(list(pieces)[: spec.vocabulary])}
+    core = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    core.normalizer, core.pre_tokenizer = normalizer, splitter
     ends = [(token, core.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     core.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     return PreTrainedTokenizerFast(

@@ -28,6 +28,8 @@ from lookact.train.control_update import improve, open_learner
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import set_learning_rate
 from lookact.train.run import Run
+from lookact.train.sharding import make_whole, share_out_control, whole
+from lookact.train.weights import Weights
 
 if TYPE_CHECKING:
     from lookact.recipes.vla_ppo import Config
@@ -66,6 +68,7 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         raise ConfigError(
             f"learn.steps = {learn.steps}: episodes last up to {cfg.world.max_steps}, and none is carried on"
         )
+    share_out_control(policy, cfg.parallel, anchored=ppo.kl_coef > 0)
     learner = open_learner(
         policy,
         lr=learn.lr,
@@ -74,7 +77,8 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         scale_rewards=learn.scale_rewards,
         anchored=ppo.kl_coef > 0,
     )
-    weights, state = {"model": policy, "readers": partial(save_readers, policy)}, learner.state()
+    weights: dict[str, Weights] = {"model": policy, "readers": partial(save_readers, policy)}
+    state = learner.state()
     run.restore(weights=weights, state=state)
     worlds = open_worlds(cfg.world, learn)
     try:
@@ -101,6 +105,7 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
             run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
     finally:
         worlds.close()
+    make_whole(policy)
     return {"updates": learn.updates, "worker_restarts": worlds.restarts}
 
 
@@ -152,14 +157,7 @@ def evaluate_now(policy: VLA, cfg: Config, run: Run, step: int) -> dict[str, flo
     """Greedy success on scenes of its own, between updates."""
     began = time.perf_counter()
     folder = run.folder / "videos" / f"update-{step}" if cfg.render else None
-    report = measure(
-        policy,
-        cfg.world,
-        cfg.evaluation,
-        seed=cfg.seed,
-        split="validate",
-        episodes=cfg.evaluation.episodes,
-        greedy=True,
-        folder=folder,
-    )
+    how: dict[str, Any] = {"seed": cfg.seed, "split": "validate", "greedy": True, "folder": folder}
+    with whole(policy):
+        report = measure(policy, cfg.world, cfg.evaluation, episodes=cfg.evaluation.episodes, **how)
     return metrics_of(report) | {"time/evaluate": time.perf_counter() - began}

@@ -17,6 +17,7 @@ from lookact.seeding import derive, torch_rng
 from lookact.train.control_ppo import PPO, credit, learn, objective, open_optimizer, write_lessons
 from lookact.train.distributed import all_reduce_sum, rank, sum_by_name, world_size
 from lookact.train.optim import NonFiniteGuard
+from lookact.train.sharding import whole
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def improve(
     # drawn for all rows in every process, so that a row's noise does not depend on who simulates it
     noise = torch.randn(steps, everywhere, policy.spec.action_size, generator=torch_rng(seed, "noise"))
     own = noise[:, rank() :: world_size()].to(policy.device)
-    rollout = roll_out(policy, worlds, noise=own, plan_episode=plan_episode)
+    with whole(policy):
+        rollout = roll_out(policy, worlds, noise=own, plan_episode=plan_episode)
     acted = time.perf_counter()
 
     rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
@@ -80,7 +82,8 @@ def improve(
     lessons, metrics = write_lessons(rollout, advantages, whiten=ppo.whiten, reference=learner.reference)
 
     loss_fn, shuffle = objective(policy, ppo, acting=acting), derive(seed, "shuffle")
-    metrics |= learn(lessons, loss_fn, learner.optimizer, learner.guard, ppo, total=steps * everywhere, seed=shuffle)
+    how: dict[str, Any] = {"total": steps * everywhere, "seed": shuffle, "policy": policy}
+    metrics |= learn(lessons, loss_fn, learner.optimizer, learner.guard, ppo, **how)
     if learner.states is not None:
         note_states(rollout, learner.states, policy)
     metrics |= rollout_metrics(rollout, worlds.restarts - restarts)

@@ -178,8 +178,8 @@ def fit_rates(shape: ModelShape, runs: Sequence[Measured], *, env_seconds: float
     learned = np.array([3.0 * scoring_flops(shape, r.work) for r in runs])
     slowness = np.median(np.array([r.learn_seconds for r in runs]) / learned)
     return Rates(
-        reading=1.0 / max(reading, 1e-30),
-        sampling=1.0 / max(sampling, 1e-30),
+        reading=float(1.0 / max(reading, 1e-30)),
+        sampling=float(1.0 / max(sampling, 1e-30)),
         round_seconds=float(each_round),
         learning=float(1.0 / slowness),
         env_seconds=env_seconds,

@@ -17,6 +17,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
 
 from lookact.batch import Scores, to_device
+from lookact.errors import ConfigError
+from lookact.models.outlook import Outlook
 from lookact.train.config import setting
 from lookact.train.distributed import gather, is_distributed
 
@@ -39,6 +41,15 @@ def share_out(policy: ChatVLM, parallel: Parallel) -> None:
     """Shard a chat policy over the processes, layer by layer, if that is asked for and there are several."""
     if parallel.kind == "shard":
         shard(policy, policy.causal.model.language_model.layers, kept=learned_apart(policy), methods=("evaluate",))
+
+
+def share_out_control(policy: nn.Module, parallel: Parallel, *, anchored: bool) -> None:
+    """Shard a control policy over the processes, as one block: it is whole from each forward pass to its backward."""
+    if parallel.kind != "shard":
+        return
+    if anchored:
+        raise ConfigError("parallel.kind shard with ppo.kl_coef above 0: the anchor needs whole weights; use kind data")
+    shard(policy, ())
 
 
 def shard(
@@ -71,9 +82,10 @@ def shard(
         sharded.set_reduce_scatter_unused_params(True)
     for method in methods:
         register_fsdp_forward_method(module, method)
-    if Scores not in SUPPORTED_NODES:
-        # the hooks that begin a backward pass look for tensors inside what was returned
-        register_dataclass(Scores)
+    for output in (Scores, Outlook):
+        if output not in SUPPORTED_NODES:
+            # the hooks that begin a backward pass look for tensors inside what was returned
+            register_dataclass(output)
 
 
 def half_precision(module: nn.Module) -> torch.dtype | None:
@@ -97,14 +109,18 @@ def sharded_parts(module: nn.Module) -> list[FSDPModule]:
 @contextmanager
 def whole(module: nn.Module) -> Iterator[None]:
     """All weights in every process for as long as the block runs: acting takes no turns with other processes."""
-    parts = sharded_parts(module)
-    for part in parts:
-        part.unshard()
+    make_whole(module)
     try:
         yield
     finally:
-        for part in parts:
+        for part in sharded_parts(module):
             part.reshard()
+
+
+def make_whole(module: nn.Module) -> None:
+    """All weights in every process from now on, until the next learning step puts them back in parts."""
+    for part in sharded_parts(module):
+        part.unshard()
 
 
 def in_step(batches: Sequence[tuple[T, float]], module: nn.Module | None) -> Iterator[tuple[T, float]]:
