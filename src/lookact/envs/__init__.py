@@ -5,3 +5,4 @@ from gymnasium import register
 register(id="lookact/Navigation-v0", entry_point="lookact.envs.navigation:Navigation")
 register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.spatial_vqa:SpatialVQA")
 register(id="lookact/Tabletop-v0", entry_point="lookact.envs.tabletop.env:Tabletop")
+register(id="lookact/Hidden-v0", entry_point="lookact.envs.hidden:Hidden")

@@ -1,0 +1,124 @@
+"""Episodes of one length side by side, for models that look at many steps at once: time comes after the row.
+
+A recording holds what the cameras saw; sequences hold frames as tokens, small enough to keep by the thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookact.errors import DataError
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What b environments showed and were told to do in t steps."""
+
+    wrist: NDArray[np.uint8]
+    """(b, t + 1, h, w, 3), as is head."""
+    head: NDArray[np.uint8]
+    state: NDArray[np.float32]
+    """(b, t + 1, s)"""
+    actions: NDArray[np.float32]
+    """(b, t, a)"""
+    texts: NDArray[np.str_]
+    """(b,) instructions."""
+    counts: NDArray[np.bool_]
+    """(b, t) False on steps that did not happen, because the world broke down."""
+
+    def save(self, path: Path) -> None:
+        """Write all of it, or nothing, to an npz file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".tmp-{path.name}")
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        np.savez(temporary, **parts)
+        temporary.replace(path)
+
+
+def load_recording(path: Path) -> Recording:
+    """The recording that an npz file holds."""
+    try:
+        with np.load(path, allow_pickle=False) as parts:
+            return Recording(**{field.name: parts[field.name] for field in fields(Recording)})
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise DataError(f"{path} is no whole recording: remove it, it is made again ({error})") from error
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """The same with frames as tokens."""
+
+    wrist: Tensor
+    """(b, t + 1, n) ids, as is head."""
+    head: Tensor
+    head_seen: Tensor
+    """(b,) False where there is no head camera."""
+    state: Tensor
+    """(b, t + 1, s)"""
+    actions: Tensor
+    """(b, t, a)"""
+    text_ids: Tensor
+    """(b, l)"""
+    counts: Tensor
+    """(b, t)"""
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __getitem__(self, rows: slice | Tensor | list[int]) -> Sequences:
+        return Sequences(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def steps(self) -> int:
+        return self.actions.shape[1]
+
+
+def join(parts: Sequence[Sequences]) -> Sequences:
+    """The rows of all of them, one below the other."""
+    return Sequences(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Sequences)))
+
+
+class SequenceReplay:
+    """The sequences of the last `capacity` additions."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.parts: list[Sequences] = []
+
+    def add(self, sequences: Sequences) -> None:
+        self.parts = [*self.parts, sequences][-self.capacity :]
+
+    def all(self) -> Sequences:
+        """Everything kept, the oldest first."""
+        if not self.parts:
+            raise DataError("a replay that holds nothing was asked for it: add sequences first")
+        return join(self.parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"parts": [{field.name: getattr(part, field.name) for field in fields(part)} for part in self.parts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.parts = [Sequences(**part) for part in state["parts"]]
+
+
+def pairs(frames: Tensor, actions: Tensor, times: Tensor, *, length: int, stride: int) -> tuple[Tensor, Tensor]:
+    """At each of `times` (k,) the last `length` pairs of a frame and the action on it, `stride` steps apart.
+
+    frames: (b, t + 1, ...) to (b, k, length, ...); actions: (b, t, a) to (b, k, length, a); the newest pair is the
+    frame of that time and the action taken on it. Before an episode's first step stand its first frame and zeros, as
+    `envs.history.PairHistory` has it.
+    """
+    steps = times[:, None] - stride * torch.arange(length - 1, -1, -1)
+    before = steps < 0
+    known = steps.clamp(min=0)
+    done = actions[:, known].masked_fill(before[None, :, :, None], 0.0)
+    return frames[:, known], done
