@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookact.data.replay import Replay
@@ -27,6 +27,7 @@ def steps_in(replay):
     return replay.slots(np.arange(len(replay))).states[:, 0].astype(int)
 
 
+@settings(max_examples=50)
 @given(capacity=st.integers(1, 40), steps=st.integers(0, 130), chunk=st.integers(1, 50))
 def test_relabel_reaches_every_slot_also_after_the_ring_has_wrapped(capacity, steps, chunk):
     replay = filled(capacity, steps, frames=True)
@@ -49,11 +50,12 @@ def test_relabel_refuses_rewards_of_another_shape():
         filled(5, 5).relabel(lambda slots: np.zeros((len(slots.states), 1)))
 
 
+@settings(max_examples=50)
 @given(capacity=st.integers(1, 30), steps=st.integers(0, 80), length=st.integers(1, 8), episode=st.integers(1, 9))
 def test_segments_are_consecutive_steps_of_one_episode_and_none_is_missing(capacity, steps, length, episode):
     replay = filled(capacity, steps, episode=episode)
     held = steps_in(replay)
-    found = [held[replay.segment(start, length)] for start in replay.segment_starts(length)]
+    found = held[replay.segments(replay.segment_starts(length), length)]
     for segment in found:
         assert np.array_equal(segment, segment[0] + np.arange(length))
         assert segment[0] // episode == segment[-1] // episode

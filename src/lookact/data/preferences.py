@@ -52,7 +52,7 @@ class PreferenceStore:
         given = np.asarray(labels, dtype=np.float32)
         if not (((given >= 0) & (given <= 1)) | (given == -1)).all():
             raise DataError(f"labels span {given.min()} to {given.max()}: give 0 to 1, or -1 for no preference")
-        same = (first == second).reshape(len(given), -1).all(axis=1)
+        same = (first == second).all(axis=tuple(range(1, first.ndim)))
         kept = np.flatnonzero((given >= 0) & ~same)
         for index in kept:
             place = self._written % self.capacity

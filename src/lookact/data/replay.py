@@ -169,9 +169,10 @@ class Replay:
         found: NDArray[np.int64] = order[starts[whole]]
         return found
 
-    def segment(self, start: int, length: int) -> NDArray[np.int64]:
-        """The slots of the segment that begins at `start`."""
-        return (start + np.arange(length, dtype=np.int64)) % self.capacity
+    def segments(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """The slots (..., length) of segments that begin at `starts` (...)."""
+        slots: NDArray[np.int64] = (starts[..., None] + np.arange(length)) % self.capacity
+        return slots
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that is filled, and where writing goes on; tensors that share the ring's memory."""

@@ -55,14 +55,14 @@ class SAC(nn.Module):
         super().__init__()
         self.state_size, self.action_size = state_size, action_size
         self.actor = SquashedActor(state_size, action_size, hidden, generator)
-        self._sizes = (state_size + action_size, *hidden, 1)
-        self.critics = EnsembleMLP(2, self._sizes, generator)
-        self.targets = EnsembleMLP(2, self._sizes, generator).requires_grad_(False)
+        sizes = (state_size + action_size, *hidden, 1)
+        self.critics = EnsembleMLP(2, sizes, generator)
+        self.targets = EnsembleMLP(2, sizes, generator).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
         self.targets.load_state_dict(self.critics.state_dict())
 
     def reset_critics(self, generator: torch.Generator) -> None:
         """Start critics and targets anew: a changed reward makes what they have learned worthless."""
-        fresh = EnsembleMLP(2, self._sizes, generator).state_dict()
+        fresh = EnsembleMLP(2, self.critics.sizes, generator).state_dict()
         self.critics.load_state_dict(fresh)
         self.targets.load_state_dict(fresh)

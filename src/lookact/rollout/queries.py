@@ -26,10 +26,7 @@ def draw_pairs(replay: Replay, *, length: int, count: int, rng: np.random.Genera
         raise DataError(f"the replay holds {len(starts)} segments of {length} steps: act more before asking")
     first = rng.integers(len(starts), size=count)
     second = (first + rng.integers(1, len(starts), size=count)) % len(starts)
-    chosen: NDArray[np.int64] = (
-        starts[np.stack([first, second], axis=1)][..., None] + np.arange(length)
-    ) % replay.capacity
-    return chosen
+    return replay.segments(starts[np.stack([first, second], axis=1)], length)
 
 
 def features_of(replay: Replay, slots: NDArray[np.int64], kind: Feature) -> NDArray[Any]:

@@ -35,10 +35,8 @@ class SACLearner:
         self.sac, self.spec = sac, spec
         self.steps = 0
         self.target_entropy = -float(sac.action_size) if spec.target_entropy is None else spec.target_entropy
-        self._critics: list[Tensor] = list(sac.critics.parameters())
-        self._targets: list[Tensor] = list(sac.targets.parameters())
         self._actor = torch.optim.Adam([*sac.actor.parameters(), sac.log_alpha], lr=spec.lr, fused=True)
-        self._critic = torch.optim.Adam(self._critics, lr=spec.lr, fused=True)
+        self._critic = torch.optim.Adam(sac.critics.parameters(), lr=spec.lr, fused=True)
 
     def update(self, batch: Transitions, generator: torch.Generator) -> dict[str, Tensor]:
         """One step on a batch; metrics are tensors, so that only who reads them waits for them."""
@@ -48,13 +46,13 @@ class SACLearner:
         self.steps += 1
         if self.steps % self.spec.target_every == 0:
             with torch.no_grad():
-                torch._foreach_lerp_(self._targets, self._critics, self.spec.tau)
+                self.sac.targets.flat.lerp_(self.sac.critics.flat, self.spec.tau)
         return metrics
 
     def reset_critics(self, generator: torch.Generator) -> None:
         """Forget what the critics and their optimiser know, for a reward that has become another."""
         self.sac.reset_critics(generator)
-        self._critic = torch.optim.Adam(self._critics, lr=self.spec.lr, fused=True)
+        self._critic = torch.optim.Adam(self.sac.critics.parameters(), lr=self.spec.lr, fused=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "actor": self._actor.state_dict(), "critic": self._critic.state_dict()}
@@ -76,11 +74,7 @@ class SACLearner:
     def _learn_actor(self, states: Tensor, noise: Tensor, alpha: Tensor) -> dict[str, Tensor]:
         actions, logprobs = self.sac.actor.sample(states, noise)
         # the critics are read here, not taught: their gradients would be half of the work
-        for parameter in self._critics:
-            parameter.requires_grad_(False)
-        q = self.sac.critics(torch.cat([states, actions], dim=1)).amin(dim=0)[:, 0]
-        for parameter in self._critics:
-            parameter.requires_grad_(True)
+        q = self.sac.critics.frozen(torch.cat([states, actions], dim=1)).amin(dim=0)[:, 0]
         loss, metrics = actor_loss(logprobs, q, alpha=alpha)
         warmth, heat = temperature_loss(self.sac.log_alpha, logprobs, target_entropy=self.target_entropy)
         # neither loss has a gradient for what the other trains

@@ -1,0 +1,66 @@
+import torch
+
+from lookact.models.ensemble import EnsembleMLP
+
+
+def make(members=3, sizes=(4, 8, 6, 2), seed=0):
+    return EnsembleMLP(members, sizes, torch.Generator().manual_seed(seed))
+
+
+def drawn(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def member_alone(layers, member, inputs):
+    """One member, written out."""
+    hidden = inputs
+    for depth, (weight, bias) in enumerate(layers):
+        hidden = hidden @ weight[member] + bias[member, 0]
+        if depth < len(layers) - 1:
+            hidden = hidden.clamp(min=0)
+    return hidden
+
+
+def test_members_are_the_networks_they_would_be_alone():
+    network, inputs = make(), drawn(5, 4)
+    outputs = network(inputs)
+    for member in range(3):
+        assert torch.allclose(outputs[member], member_alone(network.layers, member, inputs), atol=1e-6)
+
+
+def test_gradients_are_those_of_autograd():
+    for inputs in (drawn(5, 4), drawn(3, 5, 4)):
+        network, weighting = make(), drawn(3, 5, 2, seed=2).detach()
+        (network(inputs) * weighting).sum().backward()
+        given = inputs.grad.clone()
+        inputs.grad = None
+        leaves = [tuple(part.clone().requires_grad_() for part in layer) for layer in network.layers]
+        rows = inputs if inputs.dim() == 3 else inputs.expand(3, -1, -1)
+        alone = torch.stack([member_alone(leaves, member, rows[member]) for member in range(3)])
+        (alone * weighting).sum().backward()
+        expected = torch.cat([part.grad.flatten() for layer in leaves for part in layer])
+        assert torch.allclose(network.flat.grad, expected, atol=1e-5)
+        assert torch.allclose(given, inputs.grad, atol=1e-5)
+
+
+def test_frozen_networks_pass_the_gradient_on_and_keep_none():
+    network, inputs, other = make(), drawn(5, 4), drawn(5, 4)
+    network.frozen(inputs).sum().backward()
+    assert network.flat.grad is None
+    network(other).sum().backward()
+    assert torch.allclose(inputs.grad, other.grad)
+
+
+def test_each_member_may_have_rows_of_its_own():
+    network, inputs = make(), drawn(3, 5, 4)
+    assert torch.allclose(network(inputs)[1], network(inputs[1])[1], atol=1e-6)
+
+
+def test_the_start_is_decided_by_the_generator_and_bounded_as_nn_linears():
+    one, two, other = (make(sizes=(16, 3), seed=seed) for seed in (5, 5, 6))
+    assert torch.equal(one.flat, two.flat)
+    assert not torch.equal(one.flat, other.flat)
+    ((weight, bias),) = one.layers
+    assert not torch.equal(weight[0], weight[1])
+    assert one.flat.abs().max() <= 0.25
+    assert bias.shape == (3, 1, 3)

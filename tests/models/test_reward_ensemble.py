@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from lookact.errors import ConfigError
+from lookact.models.reward_ensemble import ImageRewards, StateRewards, preference_probabilities, segment_rewards
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def images(*shape, seed=0):
+    return torch.randint(256, (*shape, 50, 48, 3), generator=seeded(seed), dtype=torch.uint8)
+
+
+def states(*shape):
+    return torch.randn(*shape, 4, generator=seeded(1))
+
+
+MODELS = {
+    "state": (lambda: StateRewards(4, hidden=(16,), generator=seeded()), states),
+    "frame": (lambda: ImageRewards((50, 48), generator=seeded()), images),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rewards_are_bounded_and_members_differ(kind):
+    make, draw = MODELS[kind]
+    rewards = make()(draw(6))
+    assert rewards.shape == (3, 6)
+    assert rewards.abs().max() < 1
+    assert (rewards[0] - rewards[1]).abs().min() > 1e-5
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_members_own_rows_get_its_own_answer(kind):
+    make, draw = MODELS[kind]
+    model, rows = make(), draw(3, 2)
+    rewards = model(rows)
+    for member in range(3):
+        assert torch.allclose(rewards[member], model(rows[member])[member], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_segments_reward_is_the_sum_of_its_steps(kind):
+    make, draw = MODELS[kind]
+    model, segments = make(), draw(2, 5)
+    expected = torch.stack([model(segments[i]).sum(dim=1) for i in range(2)], dim=1)
+    assert torch.allclose(segment_rewards(model, segments), expected, atol=1e-5)
+    own = segments.expand(3, *segments.shape)
+    assert torch.allclose(segment_rewards(model, own), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_swapping_a_pair_swaps_the_preference(kind):
+    make, draw = MODELS[kind]
+    model, pairs = make(), draw(2, 7, 1)
+    forth = preference_probabilities(model, pairs[0], pairs[1], chunk=3)
+    back = preference_probabilities(model, pairs[1], pairs[0])
+    assert forth.shape == (3, 7)
+    assert torch.allclose(forth + back, torch.ones(3, 7), atol=1e-6)
+
+
+def test_states_are_scaled_and_numbers_that_never_change_are_left_alone():
+    model = StateRewards(3, generator=seeded())
+    model.look_over(torch.tensor([[1.0, 5.0, 0.01], [3.0, 5.0, 0.03]]))
+    assert torch.allclose(model.centre, torch.tensor([2.0, 5.0, 0.02]))
+    assert torch.allclose(model.scale, torch.tensor([1.0, 1.0, 0.01]))
+
+
+def test_pictures_too_small_for_the_convolutions_are_refused():
+    with pytest.raises(ConfigError, match="46x64 are too small"):
+        ImageRewards((46, 64), generator=seeded())
+    assert ImageRewards((47, 47), generator=seeded())(torch.zeros(1, 47, 47, 3, dtype=torch.uint8)).shape == (3, 1)
