@@ -1,7 +1,7 @@
 # The two commands: `make demo` and `make test`. Both set up everything they need.
 PYTHON ?= python3
 VENV ?= .venv
-EXTRAS := dev,wandb,quant,robot,serve
+EXTRAS := dev,wandb,quant,robot,serve,ray
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 VLLM_VENV ?= .venv-vllm
