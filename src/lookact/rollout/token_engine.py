@@ -52,7 +52,7 @@ class EngineSpec:
 
     rows: int = field(default=64, metadata={"least": 1, "help": "conversations that it answers side by side"})
     memory: float = field(
-        default=1.0,
+        default=0.5,
         metadata={"above": 0, "help": "for keys and values: gigabytes on a CPU, a share of all memory on a GPU"},
     )
     start_patience: float = field(default=600.0, metadata={"above": 0, "help": "seconds a server may take to come up"})

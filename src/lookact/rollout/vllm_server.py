@@ -63,7 +63,8 @@ class VllmServer:
             replies |= found
             if len(replies) == len(prompts):
                 return [replies[index] for index in range(len(prompts))]
-            logger.warning("%d of %d replies are missing: starting the server anew", len(missing), len(prompts))
+            lost = len(prompts) - len(replies)
+            logger.warning("%d of %d replies are missing: the server is gone or hangs", lost, len(prompts))
             if attempt < self.spec.restarts:
                 self.restart()
         raise EngineError(
@@ -156,6 +157,7 @@ def option(name: str, value: Any) -> list[str]:
 
 
 def read_reply(answer: Mapping[str, Any]) -> TokenReply:
+    """The one reply of a generate call's answer."""
     choice = answer["choices"][0]
     return TokenReply(
         prompt_ids=np.asarray(answer["prompt_token_ids"], dtype=np.int64),
