@@ -28,8 +28,8 @@ def test_presets_are_within_their_bounds(name):
 @pytest.mark.slow
 def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     result = train(main, PRESETS["debug"])
-    assert set(result) == {"before", "after"}
-    assert {"score", "per_type", "ci", "constant"} <= result["after"]["greedy"].keys()
+    assert set(result) == {"best_constant", "before", "after", "seconds"}
+    assert {"score", "ci", "answered"} <= result["after"]["greedy"].keys()
     steps = told(tmp_path / "run")
     assert len(steps) == PRESETS["debug"].learn.updates
     assert set(EXPLAINED) <= steps[-1].keys()
@@ -85,3 +85,43 @@ def test_collected_episodes_are_kept_and_counted(vqa_config, tmp_path):
     second = collect(vqa_config, checkpoint=None, episodes=3, out=tmp_path)
     assert (first["collected"], second["collected"], second["kept"]) == (2, 1, 2)
     assert second["episodes"] == 3
+
+
+def explained(folder):
+    """The critic's explained variance, step by step."""
+    return [step["policy/explained_variance"] for step in told(folder)]
+
+
+@pytest.mark.slow
+def test_ppo_learns_how_long_things_are(vqa_config, train, tmp_path):
+    """From demonstrations that guess 100 cm at once: a refrigerator is longer, a stool is shorter."""
+    world = replace(vqa_config.world, types=("object_size_estimation",), max_turns=2)
+    cfg = replace(
+        vqa_config,
+        world=world,
+        warm_start=replace(vqa_config.warm_start, look_rooms=0, demos=64, epochs=4, rows=16),
+        expert=replace(vqa_config.expert, haste=1.0),
+        credit=replace(vqa_config.credit, method="turn"),
+        critic=replace(vqa_config.critic, lr=1e-2, warmup=2),
+        learn=replace(vqa_config.learn, updates=24, episodes=48, minibatch=24, lr=2e-3),
+        kl=replace(vqa_config.kl, reference="none"),
+        evaluation=replace(vqa_config.evaluation, every=100, final_episodes=64),
+    )
+    result = train(main, cfg)
+    assert result["after"]["sampled"]["score"] > result["before"]["sampled"]["score"] + 0.1
+    by_step = explained(tmp_path / "run")
+    assert sum(by_step[-6:]) / 6 > sum(by_step[:3]) / 3 + 0.1
+
+
+@pytest.mark.learn
+@pytest.mark.parametrize("seed", range(3))
+def test_the_small_preset_beats_its_start_and_the_best_constant_guess(seed, train, tmp_path):
+    result = train(main, replace(PRESETS["small"], seed=seed))
+    for kind in ("greedy", "sampled"):
+        before, after, constant = (result[column][kind] for column in ("before", "after", "best_constant"))
+        assert after["score"] >= before["score"] + 0.1
+        # counting gets no further than its best constant guess
+        for name in ("score", "object_size_estimation", "room_size_estimation"):
+            assert after[name] >= constant[name] + 0.1
+    by_step = explained(tmp_path / "run")
+    assert sum(by_step[-5:]) / 5 > sum(by_step[:5]) / 5 + 0.1

@@ -42,7 +42,7 @@ def test_questions_as_vsi_puts_them_are_asked_once():
 @pytest.mark.parametrize(
     ("reply", "kind", "expected"),
     [
-        ('I see. {"answer": "187"}', "object_size_estimation", 'I see. {"answer": "180"}'),
+        ('I see. {"answer": "187"}', "object_size_estimation", 'I see. {"answer": "190"}'),
         ('{"answer": "0.1"}', "object_abs_distance", '{"answer": "0.5"}'),
         ('{"answer": "2.3"}', "object_abs_distance", '{"answer": "2.5"}'),
         ('{"answer": "3"}', "object_counting", '{"answer": "3"}'),
@@ -60,6 +60,23 @@ def test_demonstrations_end_with_an_answer_and_see_what_a_policy_sees():
         shown, _ = env.reset(seed=plan.seed, options=plan.options)
         assert demo.observations[0].text == shown.text
         assert (demo.observations[0].images["head"] == shown.images["head"]).all()
+
+
+def test_in_haste_the_expert_answers_at_the_first_look_though_nobody_asked_it_to():
+    patient, hasty = (list(make_demos(EASY_ROOMS, PLANS, noise=0.0, haste=haste)) for haste in (0.0, 1.0))
+    assert any(len(demo.replies) == EASY_ROOMS.max_turns for demo in patient)
+    for calm, demo in zip(patient, hasty):
+        assert len(demo.replies) == 1
+        assert '"answer"' in demo.replies[0]
+        assert demo.observations[0].text == calm.observations[0].text
+    assert any("I must guess." in demo.replies[0] for demo in hasty)
+
+
+def test_a_share_of_the_demonstrations_is_hasty():
+    lengths = [
+        len(demo.replies) for demo in make_demos(EASY_ROOMS, make_plans(0, "test", groups=40), noise=0.0, haste=0.5)
+    ]
+    assert 10 < sum(length == 1 for length in lengths) < 35
 
 
 def test_the_corpus_holds_prompts_and_replies():

@@ -132,7 +132,7 @@ def open_learners(chat: ChatVLM, critic: ChatVLM, cfg: Config) -> dict[str, Any]
     head = critic.value_head if critic is chat else critic
     assert head is not None
     return {
-        "policy": build_adamw({"policy": chat.model}, lr=cfg.learn.lr),
+        "policy": build_adamw({"policy": chat.model}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps),
         "critic": build_adamw({"critic": head}, lr=cfg.critic.lr),
         "policy_guard": NonFiniteGuard(),
         "critic_guard": NonFiniteGuard(),

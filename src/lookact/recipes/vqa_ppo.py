@@ -29,6 +29,7 @@ from lookact.recipes.vqa_runs import (
     warm_start,
     weights_of,
 )
+from lookact.recipes.vqa_start import Expert
 from lookact.recipes.vqa_world import EASY_ROOMS, INSTRUCTIONS, World, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import Sampling
@@ -90,6 +91,7 @@ class Learn:
     epochs: int = setting(2, help="passes over a step's episodes", least=1)
     minibatch: int = setting(48, help="segments a gradient step", least=1)
     lr: float = setting(3e-4, help="peak learning rate of the policy", above=0)
+    adam_eps: float = setting(1e-5, help="of Adam; small ones blow up the noise on words that are never said", above=0)
     warmup: int = setting(3, help="steps until the peak", least=0)
     schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
     clip: float = setting(0.2, help="how far a probability ratio may fall below 1", above=0, below=1)
@@ -145,6 +147,7 @@ class Config:
     sampling: Sampling = Sampling()
     vllm: EngineSpec = EngineSpec()
     warm_start: WarmStart = WarmStart()
+    expert: Expert = Expert()
     rewards: Rewards = Rewards()
     credit: Credit = Credit()
     critic: Critic = Critic()
@@ -167,7 +170,14 @@ PRESETS = {
     "small": Config(
         world=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=1500, look_epochs=4, demos=600, epochs=2),
+        warm_start=WarmStart(look_rooms=1500, demos=4000, noise=0.0),
+        expert=Expert(haste=0.55),
+        rewards=Rewards(progress=0.2),
+        credit=Credit(method="turn"),
+        critic=Critic(lr=1e-2, warmup=3),
+        learn=Learn(updates=45, lr=6e-4),
+        kl=KL(reference="none"),
+        evaluation=Evaluation(every=15, final_episodes=300),
     ),
     "full": Config(
         model=Model(

@@ -76,6 +76,23 @@ def constant_guess(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"score": aggregate(best.items()).overall, "per_type": best}
 
 
+def side_by_side(before: Mapping[str, Row], after: Mapping[str, Row]) -> dict[str, Any]:
+    """What the best constant answers score on the test questions, and what the start and the end of RL do."""
+    constant = {kind: report["constant"] for kind, report in after.items()}
+    return {
+        "best_constant": {kind: {"score": best["score"], **best["per_type"]} for kind, best in constant.items()},
+        "before": {kind: in_short(report) for kind, report in before.items()},
+        "after": {kind: in_short(report) for kind, report in after.items()},
+    }
+
+
+def in_short(report: Row) -> Row:
+    """A report's scores, those of its types beside the mean."""
+    kept = {name: report[name] for name in ("answered", "turns", "questions")}
+    ci = {"score": report["ci"]["score"], **report["ci"]["per_type"]}
+    return {"score": report["score"], **report["per_type"], **kept, "ci": ci}
+
+
 def eval_metrics(report: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of `plain_report` that are followed while training."""
     per_type = {f"eval/score_{name}": float(score) for name, score in report["per_type"].items()}

@@ -16,9 +16,10 @@ from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import save_chat, save_readers
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
+from lookact.recipes.nav_runs import timed
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.vqa_eval import answer_questions, evaluation_rows, fingerprint, question_plans
-from lookact.recipes.vqa_report import plain_report, prediction_rows
+from lookact.recipes.vqa_report import plain_report, prediction_rows, side_by_side
 from lookact.recipes.vqa_start import imitate, learn_to_see
 from lookact.recipes.vqa_world import make_corpus, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
@@ -72,14 +73,21 @@ def weights_of(chat: ChatVLM, critic: ChatVLM) -> dict[str, Weights]:
 
 
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
-    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run."""
+    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run.
+
+    Returns the `reports` on it, and the `seconds` that each phase took.
+    """
     folder = run.folder / "warm_start"
     if not (folder / DONE).exists():
-        if cfg.warm_start.look_rooms:
-            learn_to_see(chat, cfg, run)
-        if cfg.warm_start.demos:
-            imitate(chat, cfg, run)
-        measured = final_reports(chat, cfg)
+        seconds: dict[str, float] = {}
+        with timed(seconds, "learning to see"):
+            if cfg.warm_start.look_rooms:
+                learn_to_see(chat, cfg, run)
+        with timed(seconds, "imitating"):
+            if cfg.warm_start.demos:
+                imitate(chat, cfg, run)
+        with timed(seconds, "evaluating the start"):
+            measured = {"reports": final_reports(chat, cfg), "seconds": seconds}
         if is_main():
             sync_tree(save_chat(chat, folder))
             write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
@@ -114,8 +122,11 @@ def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
 
 
 def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
-    """Before and after RL, side by side."""
-    return {"before": before, "after": final_reports(chat, cfg)}
+    """Before and after RL, side by side, and the seconds spent around it."""
+    seconds = dict(before["seconds"])
+    with timed(seconds, "evaluating the end"):
+        after = final_reports(chat, cfg)
+    return side_by_side(before["reports"], after) | {"seconds": seconds}
 
 
 def evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lookact.data.demos import demo_episode
@@ -14,6 +15,7 @@ from lookact.recipes.nav_start import run_log
 from lookact.recipes.nav_world import LOOKS_A_ROOM, make_plans
 from lookact.recipes.vqa_world import make_demos, room_style, training_rows
 from lookact.seeding import derive
+from lookact.train.config import setting
 from lookact.train.distributed import rank, world_size
 from lookact.train.progress import progress
 from lookact.train.run import Run
@@ -22,6 +24,13 @@ from lookact.train.supervised import fit
 
 if TYPE_CHECKING:
     from lookact.recipes.vqa_ppo import Config
+
+
+@dataclass(frozen=True)
+class Expert:
+    """Who is imitated."""
+
+    haste: float = setting(0.0, help="share of demonstrations that answer at the first look", least=0, most=1)
 
 
 def learn_to_see(chat: ChatVLM, cfg: Config, run: Run) -> None:
@@ -68,7 +77,8 @@ def own_segments(chat: ChatVLM, cfg: Config) -> dict[int, Segment]:
     """This process's demonstrations as training segments, by their number."""
     plans = make_plans(cfg.seed, "demo", groups=cfg.warm_start.demos)[rank() :: world_size()]
     script = script_of(chat, system=cfg.instructions)
-    demos = make_demos(cfg.world, plans, noise=cfg.warm_start.noise, rows=training_rows(cfg.world, cfg.seed))
+    rows = training_rows(cfg.world, cfg.seed)
+    demos = make_demos(cfg.world, plans, noise=cfg.warm_start.noise, haste=cfg.expert.haste, rows=rows)
     segments = {}
     for plan, demo in zip(progress(plans, "watching the expert"), demos):
         # a demonstration is one unbroken context, so one segment
