@@ -1,9 +1,16 @@
 """Settings so small that a whole run takes seconds."""
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
+from lookact.judges.client import wait_until_ready
+from lookact.judges.server.app import create_app
+from lookact.judges.server.limits import Limits
+from lookact.judges.server.records import Reply
+from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes import nav_rloo
 from lookact.recipes.chat_model import Model
 from lookact.recipes.nav_start import WarmStart
@@ -83,3 +90,40 @@ def nav_start(nav_config, tmp_path_factory):
 def nav_started(nav_config, nav_start):
     """The same settings, from that model on."""
     return replace(nav_config, model=Model(source=str(nav_start)))
+
+
+class BrightServer:
+    """A real server over a stand-in for a model that sees which of two pictures is brighter.
+
+    It ends itself in place of the answer to request number `last`.
+    """
+
+    def __init__(self, port=0, last=None):
+        self.answered, self.last = 0, last
+        bound = bind("127.0.0.1", port)
+        self.port = bound.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        limits = Limits(batch=1, batch_wait=0.0)
+        self.server = make_server(create_app(self.generate, model="bright", limits=limits), limits)
+        self.thread = threading.Thread(target=asyncio.run, args=(run(self.server, bound, limits),), daemon=True)
+        self.thread.start()
+        wait_until_ready(self.url, seconds=60.0)
+
+    def generate(self, prompts, dropped):
+        for index, prompt in enumerate(prompts):
+            if self.answered == self.last:
+                self.server.should_exit = self.server.force_exit = True
+                raise RuntimeError("the server was killed")
+            light = [part.mean() for part in prompt.messages[0].parts if not isinstance(part, str)]
+            self.answered += 1
+            yield index, Reply(str(int(light[1] > light[0])), 1, 1)
+
+    def stop(self):
+        self.server.should_exit = True
+        self.thread.join(60.0)
+
+
+@pytest.fixture(scope="session")
+def bright_server():
+    """Starts servers that judge by brightness."""
+    return BrightServer

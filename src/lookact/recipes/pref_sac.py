@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lookact.errors import ConfigError
 from lookact.recipes.pref_agent import Agent, Learn, learn, open_agent, play, wander
 from lookact.recipes.pref_artifacts import begin_artifacts, save_artifacts
 from lookact.recipes.pref_eval import Evaluation, collect, evaluate, greedy_policy, random_policy, run_episodes
@@ -25,6 +26,7 @@ from lookact.recipes.pref_tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
 from lookact.recipes.pref_world import World, horizon_of, make_env
 from lookact.train.checkpoint import Best
 from lookact.train.config import setting
+from lookact.train.distributed import world_size
 from lookact.train.run import Run
 from lookact.train.weights import Weights
 
@@ -96,6 +98,8 @@ PRESETS = {
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
+    if world_size() > 1:
+        raise ConfigError(f"pref-sac trains in one process, not in {world_size()}: leave --processes out")
     begin_artifacts(run)
     env = make_env(cfg.world)
     learned = cfg.reward == "learned"

@@ -13,7 +13,7 @@ from lookact.train.durable import write_text
 QUERY_COLUMNS = ("ground_truth_score_1", "ground_truth_score_2", "vlm_predicted_label", "timestamp", "train_iter")
 """Of vlm_query_log.csv."""
 EVAL_COLUMNS = ("step", "success_rate", "episode_return", "episodes")
-"""Of eval.csv; `step` counts steps of the environment."""
+"""Of eval.csv; `step` counts decisions."""
 
 
 class Table:
