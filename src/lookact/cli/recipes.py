@@ -19,6 +19,7 @@ RECIPES = {
     "vqa-ppo": "lookact.recipes.vqa_ppo",
     "vla-ppo": "lookact.recipes.vla_ppo",
     "pref-sac": "lookact.recipes.pref_sac",
+    "world-duel": "lookact.recipes.world_duel",
 }
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""

@@ -1,0 +1,176 @@
+"""What world-duel measures: how well the next frames are foreseen, and how far the explorer gets around."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookact.data.sequences import Recording, Sequences
+from lookact.models.explorer import Explorer
+from lookact.models.vq import psnr
+from lookact.models.world import WorldModel, mean_logits
+from lookact.recipes.world_data import coverage, plan_episodes, tokenise
+from lookact.recipes.world_learn import Film, memory_before, remember_all, scenes, to_film, token_errors
+from lookact.recipes.world_student import CHUNK, explore, look_through
+from lookact.rollout.control import Worlds
+from lookact.rollout.recording import record
+from lookact.seeding import numpy_rng
+from lookact.train.evaluate import bootstrap_interval
+
+if TYPE_CHECKING:
+    from lookact.recipes.world_duel import Config
+
+Numbers = dict[str, NDArray[np.float64]]
+"""Name to one number an episode."""
+
+
+def measure_world(
+    world: WorldModel, recordings: Sequence[Recording], sequences: Sequences, cfg: Config
+) -> dict[str, Any]:
+    """Held-out episodes foreseen one and k steps ahead, with memory and without, beside what copying would come to."""
+    film = to_film(world, sequences)
+    frames = torch.from_numpy(np.concatenate([one.wrist for one in recordings]))
+    stride, ahead = cfg.model.stride, cfg.evaluation.ahead
+    known, blank = foreseen(world, film, frames, stride=stride), {}
+    if world.spec.memory:
+        blank = foreseen(world, film, frames, stride=stride, blank=True)
+    far = foreseen_ahead(world, film, frames, stride=stride, steps=ahead, starts=cfg.evaluation.starts)
+    report = summary(known | copied(world, film, frames))
+    report["ahead"] = {"steps": ahead} | summary(far)
+    if blank:
+        report["no_memory"] = summary(blank)
+    return report
+
+
+@torch.no_grad()
+def foreseen(world: WorldModel, film: Film, frames: Tensor, *, stride: int, blank: bool = False) -> Numbers:
+    """One step ahead: nats a token with coarser scales known, and accuracy and PSNR of what is imagined unaided."""
+    remembered = remember_all(world, film, blank=blank)
+    truth = film.ids[:, 1:]
+    errors = token_errors(mean_of(look_through(world, film, remembered, stride=stride)), truth)
+    parts = []
+    for times in torch.split(torch.arange(film.steps), CHUNK):
+        scene, action = scenes(world, film, times, remembered[:, times], stride=stride)
+        parts.append(world.imagine(scene, action).reshape(len(film.frames), len(times), -1))
+    imagined = torch.cat(parts, dim=1)
+    return {
+        "token_accuracy": by_row((imagined == truth).float(), film),
+        "psnr": by_row(frame_psnr(world, imagined, frames[:, 1:]), film),
+        "error": by_row(errors, film),
+    }
+
+
+@torch.no_grad()
+def foreseen_ahead(world: WorldModel, film: Film, frames: Tensor, *, stride: int, steps: int, starts: int) -> Numbers:
+    """`steps` ahead from `starts` places of each episode, feeding on its own frames; the arm's state is held still."""
+    last = film.steps - steps
+    begins = sorted({round(place) for place in np.linspace(min(world.spec.history, last), last, starts)})
+    accuracy, quality = [], []
+    for begin in begins:
+        ids = imagine_ahead(world, film, begin, steps=steps, stride=stride)
+        accuracy.append((ids == film.ids[:, begin + steps]).float().mean(dim=1))
+        quality.append(frame_psnr(world, ids[:, None], frames[:, begin + steps : begin + steps + 1])[:, 0])
+    means = {"token_accuracy": accuracy, "psnr": quality}
+    return {name: torch.stack(values).mean(dim=0).double().cpu().numpy() for name, values in means.items()}
+
+
+def imagine_ahead(world: WorldModel, film: Film, begin: int, *, steps: int, stride: int) -> Tensor:
+    """The tokens (b, tokens) imagined `steps` after frame `begin`, the actions known and the frames after it not."""
+    seen, state, tokens = film.frames.clone(), film.state.clone(), film.ids.clone()
+    state[:, begin + 1 :] = state[:, begin : begin + 1]
+    dream = replace(film, frames=seen, state=state, ids=tokens)
+    carry = memory_before(world, film, begin)
+    ids = film.ids[:, begin]
+    for time in range(begin, begin + steps):
+        now = torch.tensor([time])
+        remembered, carry = world.remember(seen[:, now], film.before[:, now], state[:, now], carry)
+        scene, action = scenes(world, dream, now, remembered, stride=stride)
+        ids = world.imagine(scene, action)
+        seen[:, time + 1], tokens[:, time + 1] = world.features(ids), ids
+    return ids
+
+
+def copied(world: WorldModel, film: Film, frames: Tensor) -> Numbers:
+    """What comes of copying the present frame, of each place's commonest token, and of the true tokens at best."""
+    truth, present = film.ids[:, 1:], film.ids[:, :-1]
+    common = truth.flatten(0, 1).mode(dim=0).values
+    still = torch.stack([psnr(now, then) for now, then in zip(frames[:, :-1], frames[:, 1:])])
+    return {
+        "copy_accuracy": by_row((present == truth).float(), film),
+        "frequent_accuracy": by_row((common == truth).float(), film),
+        "copy_psnr": by_row(still, film),
+        "tokens_psnr": by_row(frame_psnr(world, truth, frames[:, 1:]), film),
+    }
+
+
+def error_on(world: WorldModel, sequences: Sequences, *, stride: int) -> NDArray[np.float64]:
+    """Nats a token (b,) by which the next wrist frames surprise the world model, without a head camera."""
+    film = to_film(world, sequences, torch.zeros(len(sequences), dtype=torch.bool))
+    logits = look_through(world, film, remember_all(world, film), stride=stride)
+    return by_row(token_errors(mean_of(logits), film.ids[:, 1:]), film)
+
+
+def measure_explorer(
+    explorer: Explorer, world: WorldModel, worlds: Worlds, random: Sequences, cfg: Config
+) -> dict[str, Any]:
+    """The explorer beside random actions and beside its own in random order, which are as large; by the wrist alone."""
+    found = explore(explorer, worlds, cfg, "explore", 0).sequences
+    shuffled = tokenise(world, [record(worlds, mixed(found, cfg), plan_episodes(cfg.seed, "shuffled", 0, cfg.world))])
+    rows = min(len(found), len(random))
+    compared = {"student": found[:rows], "random": random[:rows], "shuffled": shuffled[:rows]}
+    numbers: Numbers = {}
+    for name, one in compared.items():
+        numbers[f"{name}_error"] = error_on(world, one, stride=cfg.model.stride)
+        numbers[f"{name}_coverage"] = cells_of(one, cfg)
+        numbers[f"{name}_size"] = one.actions.square().mean(dim=(1, 2)).sqrt().double().numpy()
+    report = summary(numbers)
+    for name in ("random", "shuffled"):
+        report[f"{name}_ratio"] = report["student_error"] / max(1e-9, report[f"{name}_error"])
+    return report | {f"{name}_cells": coverage(one.state.numpy(), cfg.world) for name, one in compared.items()}
+
+
+def mixed(sequences: Sequences, cfg: Config) -> NDArray[np.float32]:
+    """All actions of all rows (b, t, a) in an order that means nothing."""
+    actions = sequences.actions.numpy()
+    order = numpy_rng(cfg.seed, "shuffled").permutation(actions.shape[0] * actions.shape[1])
+    result: NDArray[np.float32] = actions.reshape(-1, actions.shape[2])[order].reshape(actions.shape)
+    return result
+
+
+def cells_of(sequences: Sequences, cfg: Config) -> NDArray[np.float64]:
+    """How many cells each episode's tool was in (b,)."""
+    return np.array([coverage(states, cfg.world) for states in sequences.state.numpy()])
+
+
+def mean_of(logits: Tensor) -> Tensor:
+    """The members' mean prediction (b, t, tokens, codes) of logits (members, b, t, tokens, codes)."""
+    return mean_logits(logits.flatten(1, 2)).reshape(logits.shape[1:])
+
+
+def frame_psnr(world: WorldModel, ids: Tensor, frames: Tensor) -> Tensor:
+    """PSNR (b, t) of decoded ids (b, t, tokens) against true frames (b, t, h, w, 3)."""
+    rows = [psnr(world.vq.decode(one), true.to(one.device)) for one, true in zip(ids, frames)]
+    return torch.stack(rows)
+
+
+def by_row(values: Tensor, film: Film) -> NDArray[np.float64]:
+    """Means (b,) over the steps that count, and whatever axes follow, of values (b, t, ...)."""
+    means = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
+    counts = film.counts.to(means.device)
+    mean = (means * counts).sum(dim=1) / counts.sum(dim=1).clamp(min=1)
+    result: NDArray[np.float64] = mean.cpu().numpy()
+    return result
+
+
+def summary(
+    numbers: Numbers, interval: Callable[[NDArray[np.float64]], tuple[float, float]] = bootstrap_interval
+) -> dict[str, Any]:
+    """Means over episodes, their 95% intervals under `ci`."""
+    means: dict[str, Any] = {name: float(values.mean()) for name, values in numbers.items()}
+    return means | {"ci": {name: list(interval(values)) for name, values in numbers.items()}}

@@ -1,0 +1,208 @@
+"""The three phases of world-duel, and what they hand on to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lookact.data.sequences import Recording, SequenceReplay, Sequences, join
+from lookact.envs.inline import InlineVectorEnv
+from lookact.envs.vector import VectorEnv
+from lookact.errors import ConfigError
+from lookact.models.explorer import Explorer
+from lookact.models.world import WorldModel
+from lookact.models.world_freeze import Freeze, freeze
+from lookact.recipes.world_data import make_worlds, record_random, tokenise
+from lookact.recipes.world_learn import Learner, learn_film, to_film
+from lookact.recipes.world_model import learn_tokens, load_world, open_world, weights_of
+from lookact.recipes.world_student import curiosity_of, explore, learn_to_explore
+from lookact.rewards.intrinsic import Units
+from lookact.seeding import derive, numpy_rng, torch_rng
+from lookact.train.control_ppo import open_optimizer
+from lookact.train.distributed import gather, rank, world_size
+from lookact.train.optim import NonFiniteGuard, build_adamw, set_learning_rate
+from lookact.train.run import Run
+from lookact.train.weights import Weights
+
+if TYPE_CHECKING:
+    from lookact.recipes.world_duel import Config
+
+PHASES = ("teacher", "student", "adversarial")
+
+
+@dataclass(frozen=True)
+class Players:
+    """Everyone and everything that a run holds."""
+
+    world: WorldModel
+    explorer: Explorer
+    teacher: Learner
+    student: dict[str, Any]
+    """The explorer's optimizer and its guard."""
+    units: Units
+    replay: SequenceReplay
+    worlds: VectorEnv | InlineVectorEnv
+
+    def weights(self, cfg: Config) -> dict[str, Weights]:
+        alone = cfg.phase == "teacher"
+        return weights_of(self.world, None if alone else self.explorer.world, cfg.model)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must keep besides weights."""
+        return {
+            "teacher_optimizer": self.teacher.optimizer,
+            "teacher_guard": self.teacher.guard,
+            "student_optimizer": self.student["optimizer"],
+            "student_guard": self.student["guard"],
+            "units": self.units,
+            "replay": self.replay,
+        }
+
+
+@dataclass(frozen=True)
+class Data:
+    """What random actions show: to learn from, and held out."""
+
+    train: Sequences | None
+    held_out: Sequences
+    recordings: tuple[Recording, ...]
+    """Of the held-out episodes."""
+
+
+def planned(cfg: Config) -> dict[str, int]:
+    """The phases of a run and their steps, in order."""
+    steps = {"teacher": cfg.teacher.steps, "student": cfg.student.steps, "adversarial": cfg.adversarial.steps}
+    return steps if cfg.phase == "all" else {cfg.phase: steps[cfg.phase]}
+
+
+def phase_at(cfg: Config, step: int) -> tuple[str, int]:
+    """The phase that a run's step from 1 on belongs to, and its number there."""
+    for phase, steps in planned(cfg).items():
+        if step <= steps:
+            return phase, step
+        step -= steps
+    raise ConfigError(f"step {step} lies beyond the last phase: raise its steps")
+
+
+def open_players(cfg: Config, run: Run) -> Players:
+    """Models as a run begins: fresh, or from `teacher_path` and `student_path`."""
+    check_paths(cfg)
+    source = run.resumed_from or (Path(cfg.teacher_path) if cfg.teacher_path else None)
+    world = open_world(cfg, source)
+    own = open_world(cfg, source, tokenizer=world.reader.tokenizer)
+    if cfg.teacher_path:
+        load_world(world, Path(cfg.teacher_path))
+        own.load_state_dict(world.state_dict())
+    if cfg.student_path:
+        load_world(own, Path(cfg.student_path) / "student")
+    explorer = Explorer(own, stride=cfg.model.stride)
+    model, seeing = cfg.model, cfg.model.freeze_vision_encoder
+    acts = model.train_act_expert_only
+    freeze(world, Freeze(seeing, model.freeze_gen_expert, acts, model.train_gen_expert_only))
+    freeze(own, Freeze(seeing, gen_expert=True, act_expert_only=acts))
+    optimizer = build_adamw({"world": world}, lr=cfg.teacher.lr, weight_decay=cfg.teacher.weight_decay, fused=True)
+    own_optimizer = open_optimizer(explorer, lr=cfg.student.lr, critic_lr=cfg.student.critic_lr)
+    return Players(
+        world,
+        explorer,
+        Learner(optimizer, NonFiniteGuard(), cfg.teacher.clip_norm),
+        {"optimizer": own_optimizer, "guard": NonFiniteGuard()},
+        Units(),
+        SequenceReplay(cfg.adversarial.replay),
+        make_worlds(cfg.world),
+    )
+
+
+def check_paths(cfg: Config) -> None:
+    """Refuse a phase that lacks what the phases before it would have given."""
+    later = cfg.phase in ("student", "adversarial")
+    if later and not cfg.teacher_path:
+        raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
+    if cfg.phase == "adversarial" and not cfg.student_path:
+        raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
+    if cfg.phase != "teacher" and cfg.model.action_head != "gaussian":
+        raise ConfigError(f"phase {cfg.phase} needs exact log-probs: set model.action_head to gaussian")
+
+
+def gather_data(players: Players, cfg: Config, run: Run) -> Data:
+    """Record random actions, learn tokens of what they show unless the world model came with some, and apply them."""
+    folder, seed = run.folder / "episodes", cfg.seed
+    learns = cfg.phase != "student"
+    train: list[Recording] = []
+    if learns:
+        train = record_random(cfg.world, folder, seed=seed, split="random", episodes=cfg.teacher.episodes)
+    held = record_random(cfg.world, folder, seed=seed, split="held_out", episodes=cfg.evaluation.episodes)
+    if not cfg.teacher_path:
+        learn_tokens(players.world, train, cfg, run.folder / "warm_start")
+    train_tokens = tokenise(players.world, train) if train else None
+    return Data(train_tokens, tokenise(players.world, held), tuple(held))
+
+
+def begin_phase(players: Players, data: Data, cfg: Config, phase: str) -> None:
+    """What one phase takes from the one before."""
+    if phase == "student" and cfg.phase == "all":
+        players.explorer.world.load_state_dict(players.world.state_dict())
+    if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
+        parts = curiosity_of(players.world, data.held_out, stride=cfg.model.stride, kind=cfg.rewards.uncertainty)
+        players.units.measure(parts, data.held_out.counts.to(parts.divergence.device))
+
+
+def teach(players: Players, data: Data, cfg: Config, number: int) -> dict[str, float]:
+    """One step of phase teacher: a batch of random episodes, window by window."""
+    assert data.train is not None
+    teacher = cfg.teacher
+    rate = set_learning_rate(
+        players.teacher.optimizer, number, warmup=teacher.warmup, total=teacher.steps, schedule="cosine", floor=0.05
+    )
+    return rate | learn_batch(players, [data.train], cfg, derive(cfg.seed, "teacher", number))
+
+
+def study(players: Players, cfg: Config, number: int, split: str = "student") -> tuple[dict[str, float], Sequences]:
+    """One step of phase student: an episode on every row, and PPO on what the world model could not foresee."""
+    explored = explore(players.explorer, players.worlds, cfg, split, number)
+    metrics = learn_to_explore(
+        players.explorer, players.world, explored, players.units, players.student, cfg, derive(cfg.seed, split, number)
+    )
+    return metrics, explored.sequences
+
+
+def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, float]:
+    """One step of phase adversarial: the explorer goes where it hurts, then the world model learns from it."""
+    assert data.train is not None
+    metrics, found = study(players, cfg, number, "duel")
+    players.replay.add(join(gather(found)))
+    for group in players.teacher.optimizer.param_groups:
+        group["lr"] = cfg.adversarial.lr
+    parts = [
+        learn_batch(players, [data.train, players.replay.all()], cfg, derive(cfg.seed, "duel", number, index))
+        for index in range(cfg.adversarial.world_updates)
+    ]
+    return metrics | {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+
+
+def learn_batch(players: Players, sources: Sequence[Sequences], cfg: Config, seed: int) -> dict[str, float]:
+    """The world model learns from a batch of episodes, as many from each source; the processes share them."""
+    share, teacher, members = cfg.teacher.batch // len(sources), cfg.teacher, cfg.model.members
+    batches, folds = [], []
+    for index, source in enumerate(sources):
+        rows = numpy_rng(seed, "rows", index).choice(len(source), min(share, len(source)), replace=False)
+        mine = torch.from_numpy(rows[rank() :: world_size()].copy())
+        batches.append(source[mine])
+        folds.append(mine % members)
+    batch = join(batches)
+    seen = torch.rand(len(batch), generator=torch_rng(seed, "head", rank())) < teacher.head_share
+    return learn_film(
+        players.world,
+        to_film(players.world, batch, seen),
+        torch.cat(folds),
+        players.teacher,
+        length=teacher.bptt_length,
+        stride=cfg.model.stride,
+        sequential=teacher.sequential_training,
+        action_weight=teacher.action_weight,
+        seed=seed,
+    )
