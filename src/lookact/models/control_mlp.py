@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lookact.batch import ControlInputs, Scores
 from lookact.models.outlook import Outlook, draw, score
@@ -72,7 +73,8 @@ class ControlMLP(nn.Module):
     def forward(self, inputs: ControlInputs) -> Outlook:
         """Means and values of one step a row."""
         state = (inputs.state - self.state_mean) / self.state_std
-        return Outlook(self.actor(state).unsqueeze(1), self.log_std, self.critic(state).squeeze(-1), None)
+        mean, values = _through(self.actor, state), _through(self.critic, state)
+        return Outlook(mean.unsqueeze(1), self.log_std, values.squeeze(-1), None)
 
     @torch.no_grad()
     def act(
@@ -86,14 +88,22 @@ class ControlMLP(nn.Module):
         return score(self(inputs), inputs.actions)
 
 
-def _tower(inside: int, hidden: Sequence[int], outside: int, generator: torch.Generator, *, gain: float) -> nn.Module:
-    """Layers of tanh with orthogonal weights; `gain` scales the last, so that a fresh policy is near rest."""
+def _tower(
+    inside: int, hidden: Sequence[int], outside: int, generator: torch.Generator, *, gain: float
+) -> nn.ModuleList:
+    """Linear layers with orthogonal weights; `gain` scales the last, so that a fresh policy is near rest."""
     widths = [inside, *hidden, outside]
-    layers: list[nn.Module] = []
-    for index, (narrow, wide) in enumerate(pairwise(widths)):
-        last = index == len(hidden)
-        linear = nn.Linear(narrow, wide)
-        nn.init.orthogonal_(linear.weight, gain if last else math.sqrt(2.0), generator=generator)
-        nn.init.zeros_(linear.bias)
-        layers += [linear] if last else [linear, nn.Tanh()]
-    return nn.Sequential(*layers)
+    layers = nn.ModuleList(nn.Linear(narrow, wide) for narrow, wide in pairwise(widths))
+    for index, layer in enumerate(layers):
+        assert isinstance(layer, nn.Linear)
+        nn.init.orthogonal_(layer.weight, gain if index == len(hidden) else math.sqrt(2.0), generator=generator)
+        nn.init.zeros_(layer.bias)
+    return layers
+
+
+def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
+    """Layers with tanh between them; for networks as small as these, calling them as modules costs as much again."""
+    weights = [(layer.weight, layer.bias) for layer in layers]
+    for weight, bias in weights[:-1]:
+        x = torch.tanh(functional.linear(x, weight, bias))
+    return functional.linear(x, *weights[-1])

@@ -7,7 +7,7 @@ two processes learn what one process learns from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from lookact.batch import ControlInputs
 from lookact.models.outlook import Outlook
 from lookact.ops.control_loss import Steps, critic_loss, gaussian_ppo
-from lookact.ops.masked import Metrics, masked_mean
+from lookact.ops.masked import masked_mean
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import explained_variance
 from lookact.rollout.control import Rollout
@@ -71,17 +71,23 @@ class Lessons:
 
     def __getitem__(self, index: slice | Tensor) -> Lessons:
         """Some of the steps; a slice copies nothing."""
-        known = self.reference_mean
+        known, steps = self.reference_mean, self.steps
         return Lessons(
             inputs=_pick(self.inputs, index),
-            steps=Steps(**{field.name: getattr(self.steps, field.name)[index] for field in fields(Steps)}),
+            steps=Steps(
+                steps.actions[index],
+                steps.old_logprobs[index],
+                steps.old_values[index],
+                steps.advantages[index],
+                steps.returns[index],
+            ),
             numbers=self.numbers[index],
             reference_mean=None if known is None else known[index],
             reference_log_std=self.reference_log_std,
         )
 
 
-LossFn = Callable[[Lessons], tuple[Tensor, Metrics]]
+LossFn = Callable[[Lessons], tuple[Tensor, dict[str, float]]]
 Reference = Callable[[ControlInputs], Outlook]
 """Another policy, asked only what it would do."""
 
@@ -144,7 +150,7 @@ def objective(policy: ControlPolicy, ppo: PPO, *, acting: bool) -> LossFn:
         "value_clip": ppo.value_clip,
     }
 
-    def loss(lessons: Lessons) -> tuple[Tensor, Metrics]:
+    def loss(lessons: Lessons) -> tuple[Tensor, dict[str, float]]:
         outlook = policy(_with_memory(lessons.inputs))
         if not acting:
             return critic_loss(outlook.values, lessons.steps, **errors)
