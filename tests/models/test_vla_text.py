@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+
+import pytest
 import torch
 
 from lookact.models.vla_encoders import open_bert, tiny_bert
@@ -20,6 +25,21 @@ def test_known_words_are_whole_and_unknown_ones_fall_into_letters():
     pieces = tokenizer.tokenize("xylophone!")
     assert "[UNK]" not in pieces
     assert "".join(pieces).replace("##", "") == "xylophone!"
+
+
+@pytest.mark.slow
+def test_ids_do_not_depend_on_the_process():
+    code = (
+        "from lookact.models.vla_text import *;"
+        f"print(train_wordpiece({CORPUS!r}, TextSpec())('put the green cube there')['input_ids'])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert told == {f"{train_wordpiece(CORPUS, SPEC)('put the green cube there')['input_ids']}\n"}
 
 
 def test_ids_are_padded_and_cut_to_one_length():

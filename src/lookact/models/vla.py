@@ -25,6 +25,8 @@ from lookact.seeding import torch_rng
 
 NARROWEST, WIDEST = math.log(0.01), math.log(1.0)
 """Bounds of a learned log standard deviation."""
+GIST = 128
+"""Numbers that all glances together come to, where lessons in seeing put what they teach."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,15 @@ class VLA(nn.Module):
         self.entries = nn.ModuleDict(
             {
                 "glance": nn.Linear(eyes.width + 2, width),
+                "gist": nn.Linear(GIST, width),
                 "text": nn.Linear(reader.width, width),
                 "state": nn.Linear(spec.state_size, width),
                 "action": nn.Linear(spec.action_size, width),
             }
         )
-        tokens = len(spec.cameras) * eyes.spec.glances + 2 + spec.history
+        glances = len(spec.cameras) * eyes.spec.glances
+        self.gist = nn.Sequential(nn.Linear(glances * (eyes.width + 2) + spec.state_size, GIST), nn.GELU())
+        tokens = glances + 3 + spec.history
         self.places = nn.Parameter(torch.zeros(tokens, width))
         self.fusion = Fusion(width, spec.layers, spec.heads, generator)
         self.head = nn.Linear(width, spec.chunk * spec.action_size)
@@ -81,8 +86,8 @@ class VLA(nn.Module):
 
     def _start(self, generator: torch.Generator) -> None:
         spec = self.spec
-        initialise(self.entries, generator)
-        initialise(self.head, generator)
+        for module in (self.entries, self.head, self.gist):
+            initialise(module, generator)
         initialise(self.critic["head"].inner, generator)  # type: ignore[arg-type]
         with torch.no_grad():
             # a fresh policy is near rest
@@ -186,11 +191,18 @@ class VLA(nn.Module):
         )
         return torch.stack([outlook.mean for outlook in outlooks], dim=1), joined
 
+    def see(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+        """All glances (b, n, d) at frames or their features, and the gist (b, g) of them and the state together."""
+        glances = self.eyes(images)
+        seen = torch.cat([glances[camera] for camera in self.spec.cameras], dim=1)
+        return seen, self.gist(torch.cat([seen.flatten(1), self.normalised(state)], dim=1))
+
     def _tokens(self, inputs: ControlInputs) -> Tensor:
-        """(b, n, width): glances by camera, the instruction, the state, the last actions."""
-        glances = self.eyes(inputs.images)
+        """(b, n, width): glances by camera, their gist, the instruction, the state, the last actions."""
+        seen, gist = self.see(inputs.images, inputs.state)
         parts = [
-            self.entries["glance"](torch.cat([glances[camera] for camera in self.spec.cameras], dim=1)),
+            self.entries["glance"](seen),
+            self.entries["gist"](gist).unsqueeze(1),
             self.entries["text"](self.reader(inputs.text_ids)).unsqueeze(1),
             self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
             # a world cuts actions to -1..1: what was done is what it made of them

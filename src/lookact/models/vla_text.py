@@ -87,6 +87,9 @@ class Reader(nn.Module):
 
     def _encode(self, ids: Tensor) -> Tensor:
         counts = ids != self.tokenizer.pad_token_id
+        # columns that are padding in every row cost as much as words
+        longest = int(counts.sum(dim=1).max())
+        ids, counts = ids[:, :longest], counts[:, :longest]
         states = self.encoder(input_ids=ids, attention_mask=counts).last_hidden_state
         weights = counts.unsqueeze(-1).to(states.dtype)
         mean: Tensor = (states * weights).sum(dim=1) / weights.sum(dim=1)

@@ -55,7 +55,7 @@ class Start:
     epochs: int = setting(10, help="passes over the demonstrations", least=1)
     rows: int = setting(128, help="steps a learning step; with memory, demonstrations", least=1)
     lr: float = setting(1e-3, help="peak learning rate of cloning", above=0)
-    forget: float = setting(0.3, help="share of steps shown without their history, lest it be copied", least=0, most=1)
+    swap: float = setting(1.0, help="share of steps shown another step's history, lest it be copied", least=0, most=1)
     save_every: int = setting(200, help="learning steps between checkpoints", least=1)
     workers: int = setting(0, help="processes that record and look; 0: one a core", least=0)
 
@@ -108,7 +108,7 @@ def learn_to_see(vla: VLA, cfg: Config, folder: Path, run: Run) -> None:
     study(
         folder,
         run.config,
-        {"eyes": vla.eyes, "head": head},
+        {"eyes": vla.eyes, "gist": vla.gist, "head": head},
         prepare,
         [rows for epoch in range(start.look_epochs) for rows in shuffled(start.looks, start.look_rows, seed, epoch)],
         lr=start.look_lr,
@@ -140,7 +140,7 @@ def clone(vla: VLA, cfg: Config, demos: Path, folder: Path, run: Run) -> None:
         folder,
         run.config,
         {"model": vla},
-        lambda: cloning_loss(vla, table, noise=start.noise, forget=start.forget, seed=seed),
+        lambda: cloning_loss(vla, table, noise=start.noise, swap=start.swap, seed=seed),
         [rows for epoch in range(start.epochs) for rows in shuffled(examples(vla, table), start.rows, seed, epoch)],
         lr=start.lr,
         label="cloning",

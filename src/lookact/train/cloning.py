@@ -60,20 +60,20 @@ def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepT
 
 
 def cloning_loss(
-    vla: VLA, table: StepTable, *, noise: float, forget: float, seed: int
+    vla: VLA, table: StepTable, *, noise: float, swap: float, seed: int
 ) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
     """The squared error of foretold actions over chosen steps, or over whole demonstrations for a policy with memory.
 
-    The history shown is what an imperfect policy would have done: `noise` lies on it, and a share `forget` of rows
-    have none, lest the policy copy its last action instead of looking.
+    The history shown is what an imperfect policy would have done: `noise` lies on it. A share `swap` of rows are shown
+    another row's: a past that foretells too well is copied, and a policy that copies itself does not look.
     """
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
         generator = torch_rng(seed, "history", step)
         if vla.spec.memory:
-            return _window_loss(vla, table, numbers, noise, forget, generator)
+            return _window_loss(vla, table, numbers, noise, swap, generator)
         rows = torch.tensor(numbers)
-        inputs = _disturbed(rows_at(table.inputs, rows), noise, forget, generator)
+        inputs = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
         targets, mask = table.ahead(rows, vla.spec.chunk)
         return action_mse(vla(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 
@@ -93,7 +93,7 @@ def rows_at(inputs: ControlInputs, rows: Tensor) -> ControlInputs:
 
 
 def _window_loss(
-    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, forget: float, generator: torch.Generator
+    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, swap: float, generator: torch.Generator
 ) -> tuple[Tensor, Metrics]:
     """Whole demonstrations, padded at their end; memory begins as zeros."""
     spans = [torch.nonzero(table.episode == number).squeeze(1) for number in numbers]
@@ -101,7 +101,7 @@ def _window_loss(
     real, rows = rows >= 0, rows.clamp_min(0)
     starts = torch.zeros_like(real)
     starts[:, 0] = True
-    steps = _disturbed(rows_at(table.inputs, rows), noise, forget, generator)
+    steps = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
     carry = vla.start_carry(len(rows))
     assert carry is not None
     means, _ = vla.evaluate_windows(to_device(SequenceInputs(steps, carry, starts), vla.device))
@@ -110,12 +110,13 @@ def _window_loss(
     return action_mse(means.flatten(0, 1), targets.to(vla.device), mask.to(vla.device))
 
 
-def _disturbed(inputs: ControlInputs, noise: float, forget: float, generator: torch.Generator) -> ControlInputs:
-    history = inputs.history
-    done = history.abs().sum(dim=-1, keepdim=True) > 0
-    shaken = history + noise * torch.randn(history.shape, generator=generator).to(history) * done
-    kept = torch.rand(history.shape[:-2], generator=generator).to(history) >= forget
-    return replace(inputs, history=shaken * kept[..., None, None])
+def _disturbed(inputs: ControlInputs, noise: float, swap: float, generator: torch.Generator) -> ControlInputs:
+    past = inputs.history.flatten(0, -3)
+    shaken = past + noise * torch.randn(past.shape, generator=generator) * (past.abs().sum(dim=-1, keepdim=True) > 0)
+    others = shaken[torch.randperm(len(past), generator=generator)]
+    swapped = torch.rand(len(past), generator=generator) < swap
+    mixed = torch.where(swapped[:, None, None], others, shaken)
+    return replace(inputs, history=mixed.view_as(inputs.history))
 
 
 def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:

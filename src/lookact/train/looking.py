@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lookact.models.vla import VLA
+from lookact.models.vla import GIST, VLA
 from lookact.models.vla_encoders import initialise
 from lookact.ops.masked import Metrics
 from lookact.seeding import torch_rng
@@ -21,22 +21,19 @@ SCALE = 0.1
 """Metres that count as one."""
 FINE = 0.1
 """Below this error, in the same unit, the loss is quadratic: a centimetre matters as much near as far."""
-WIDTH = 128
 
 
-def make_head(vla: VLA, facts: int, seed: int) -> nn.Sequential:
-    """From all glances and the state, (b, n), to the facts (b, f)."""
-    glances = len(vla.spec.cameras) * vla.eyes.spec.glances * (vla.eyes.width + 2)
-    head = nn.Sequential(nn.Linear(glances + vla.spec.state_size, WIDTH), nn.GELU(), nn.Linear(WIDTH, facts))
+def make_head(vla: VLA, facts: int, seed: int) -> nn.Linear:
+    """From the gist of what is seen, (b, g), to the facts (b, f)."""
+    head = nn.Linear(GIST, facts)
     initialise(head, torch_rng(seed, "facts"))
     return head.to(vla.device)
 
 
 def tell(vla: VLA, head: nn.Module, images: Mapping[str, Tensor], state: Tensor) -> Tensor:
     """What the eyes make out, (b, f) metres."""
-    glances = vla.eyes({camera: frames.to(vla.device) for camera, frames in images.items()})
-    seen = torch.cat([glances[camera].flatten(1) for camera in vla.spec.cameras], dim=1)
-    told: Tensor = SCALE * head(torch.cat([seen, vla.normalised(state.to(vla.device))], dim=1))
+    _, gist = vla.see({camera: frames.to(vla.device) for camera, frames in images.items()}, state.to(vla.device))
+    told: Tensor = SCALE * head(gist)
     return told
 
 
