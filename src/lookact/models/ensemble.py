@@ -58,7 +58,7 @@ def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[Layer
 
 
 def run(inputs: Tensor, flat: Tensor, members: int, sizes: tuple[int, ...]) -> Tensor:
-    outputs: Tensor = _Perceptrons.apply(inputs, flat, members, sizes)
+    outputs: Tensor = _Perceptrons.apply(inputs, flat, members, sizes)  # type: ignore[no-untyped-call]
     return outputs
 
 
@@ -78,7 +78,7 @@ class _Perceptrons(torch.autograd.Function):
         return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upper: Tensor) -> tuple[Tensor | None, ...]:
         flat, *met = ctx.saved_tensors
         for_inputs, for_weights, *_ = ctx.needs_input_grad

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import torch
+
+from lookact.bench import control_sac
+from lookact.bench.control_sac import Load, Nowhere
+from lookact.models.sac import SAC
+
+SMALL = Load(state_size=5, action_size=2, hidden=(16, 16), rows=32, capacity=100, steps=3, pairs=4, concurrency=4)
+
+
+def test_both_sides_train_networks_of_one_size_as_often():
+    pytest.importorskip("stable_baselines3")
+    ours, theirs = control_sac.learns(SMALL)(), control_sac.learns_by_sb3(SMALL)()
+    assert ours == theirs
+
+
+def test_with_equal_weights_both_sides_value_and_act_alike():
+    stable = pytest.importorskip("stable_baselines3")
+    theirs = stable.SAC("MlpPolicy", Nowhere(SMALL), policy_kwargs={"net_arch": [16, 16]}, buffer_size=1, device="cpu")
+    ours = SAC(5, 2, hidden=(16, 16), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for member, critic in enumerate(theirs.critic.q_networks):
+            for (weight, bias), layer in zip(ours.critics.layers, critic[::2]):
+                weight[member], bias[member, 0] = layer.weight.T, layer.bias
+        actor = theirs.actor
+        for (weight, bias), layer in zip(ours.actor.network.layers, [*actor.latent_pi[::2], None]):
+            if layer is None:
+                weight[0] = torch.cat([actor.mu.weight, actor.log_std.weight]).T
+                bias[0, 0] = torch.cat([actor.mu.bias, actor.log_std.bias])
+            else:
+                weight[0], bias[0, 0] = layer.weight.T, layer.bias
+    states = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
+    with torch.no_grad():
+        actions, _ = ours.actor.sample(states, torch.zeros(7, 2))
+        q = ours.critics(torch.cat([states, actions], dim=1))
+        assert torch.allclose(actions, actor(states, deterministic=True), atol=1e-5)
+        assert torch.allclose(q, torch.stack(theirs.critic(states, actions)), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_asked_at_once_or_one_by_one_the_judge_says_the_same(tmp_path):
+    control_sac.make_judge(tmp_path, SMALL)
+    together, alone = (control_sac.labels(str(tmp_path), SMALL, each)() for each in (4, 1))
+    assert together == alone
+    assert together["done"] == 4
