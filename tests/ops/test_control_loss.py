@@ -63,7 +63,7 @@ def test_by_hand():
     loss, _ = gaussian_ppo(mean, torch.zeros(1), values, steps, **fixed, huber=1.0)
     loss.backward()
     # value: |3 − 1| is beyond 1, so 1·(2 − 0.5), with slope 1
-    assert float(loss) == pytest.approx(-2.4 + 1.5)
+    assert loss.item() == pytest.approx(-2.4 + 1.5)
     assert (mean.grad.item(), values.grad.item()) == (0.0, 1.0)
 
 

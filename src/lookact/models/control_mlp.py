@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +104,7 @@ def _tower(
 
 def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
     """Layers with tanh between them; for networks as small as these, calling them as modules costs as much again."""
-    weights = [(layer.weight, layer.bias) for layer in layers]
+    weights: list[tuple[Any, Any]] = [(layer.weight, layer.bias) for layer in layers]
     for weight, bias in weights[:-1]:
         x = torch.tanh(functional.linear(x, weight, bias))
     return functional.linear(x, *weights[-1])
