@@ -55,7 +55,8 @@ PRESETS = {
         evaluation=Evaluation(every=1, episodes=2, final_episodes=4, outside=2, rows=4, films=1),
     ),
     "small": Config(
-        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=200, epochs=10),
+        # few demonstrations on purpose: 300 clone to about 80%, and leave reward little to add
+        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=100, epochs=10, lr=2e-3),
     ),
     "full": Config(
         model=Model(
