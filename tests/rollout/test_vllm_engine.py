@@ -24,7 +24,7 @@ from lookact.rollout.vllm_actor import VllmActor
 from lookact.rollout.vllm_engine import VllmEngine
 from lookact.rollout.vllm_server import VllmServer
 from lookact.rollout.vllm_settings import engine_arguments
-from lookact.types import Plan
+from lookact.types import Observation, Plan
 
 pytestmark = [
     pytest.mark.vllm,
@@ -105,7 +105,7 @@ def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, actor, engi
 
 
 def test_the_same_seed_gives_the_same_reply_and_banned_tokens_never_come(chat, actor, engine, toy_envs):
-    hot = VllmActor(chat, engine, dataclasses.replace(SAMPLING, temperature=50.0))
+    hot = VllmActor(chat, engine, dataclasses.replace(SAMPLING, temperature=2.0))
     first, again = (collect(PLANS, toy_envs, hot) for _ in range(2))
     ids = [turn.decision.token_ids for episode in first for turn in episode.turns]
     assert [i.tolist() for i in ids] == [t.decision.token_ids.tolist() for e in again for t in e.turns]
@@ -126,11 +126,13 @@ def test_an_engine_that_did_not_take_the_weights_is_found_out(chat, actor, engin
         EngineSync(actor, limit=LIMIT).push(merged_state(chat), 7)
 
 
-def test_an_engine_of_another_template_or_pixel_budget_is_found_out_by_its_first_reply(chat, actor, toy_envs):
-    # the learner's own side is changed here: what matters is that the two differ
-    chat.image_processor.size["longest_edge"] = 2048
+def test_an_engine_of_another_pixel_budget_is_found_out_by_its_first_reply(chat, actor):
+    # the learner would let larger pictures pass than the engine was started with
+    chat.image_processor.size["longest_edge"] = 128 * 128
+    actor.begin(0, 0)
+    large = np.zeros((128, 128, 3), dtype=np.uint8)
     with pytest.raises(TokenMismatch, match="prompt tokens where the learner counts"):
-        collect(PLANS[:1], toy_envs, actor)
+        actor.act([0], [Observation("Look.", {"head": large})])
 
 
 def test_tampered_weights_in_the_shared_folder_are_refused_by_name(chat, actor, server, monkeypatch):
