@@ -56,7 +56,7 @@ PRESETS = {
     ),
     "small": Config(
         # few demonstrations on purpose: 300 clone to about 80%, and leave reward little to add
-        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=100, epochs=10, lr=2e-3),
+        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=160, epochs=12, lr=2e-3),
     ),
     "full": Config(
         model=Model(
