@@ -38,6 +38,7 @@ def fake_race(ways, *, repetitions):
 
 def test_a_row_tells_rates_and_how_many_times_longer_the_other_took(monkeypatch):
     monkeypatch.setattr(control_ppo, "race", fake_race)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     row = control_ppo.ppo_row(Load(), 2)
     assert (row.ours, row.against, row.ratio, row.met) == ("500 steps/s", "250 steps/s", 2.0, (True,))
     share = control_ppo.picture_row(Load(), 2)
