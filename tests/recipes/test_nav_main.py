@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from lookact.errors import DataError, TokenMismatch, TrainingStopped
 from lookact.models.reference import CopyReference
-from lookact.recipes import nav_rloo
+from lookact.recipes import nav_rollouts
 from lookact.recipes.nav_rloo import PRESETS, main
 from lookact.recipes.nav_runs import open_checkpoint
 from lookact.recipes.nav_world import make_env
@@ -118,7 +118,7 @@ def other_weights(chat, sampling, **how):
 
 @pytest.mark.parametrize("engine", [other_temperature, other_weights])
 def test_a_broken_engine_stops_the_run_before_it_learns(nav_started, train, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(nav_rloo, "HFActor", engine)
+    monkeypatch.setattr(nav_rollouts, "HFActor", engine)
     with pytest.raises(TokenMismatch, match="engine and learner disagree"):
         train(main, nav_started)
     assert latest_checkpoint(tmp_path / "run") is None
@@ -149,12 +149,15 @@ class Spoiled:
     def step(self, action):
         return self.spoil(self, "step", self.room.step(action))
 
+    def close(self):
+        self.room.close()
+
 
 @pytest.fixture
 def spoil(monkeypatch):
     def set_up(how):
         Spoiled.made = 0
-        monkeypatch.setattr(nav_rloo, "make_env", lambda world: Spoiled(world, how))
+        monkeypatch.setattr(nav_rollouts, "make_env", lambda world: Spoiled(world, how))
 
     return set_up
 
