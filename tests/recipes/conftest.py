@@ -13,7 +13,7 @@ from lookact.judges.server.records import Reply
 from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes import nav_rloo
 from lookact.recipes.chat_model import Model
-from lookact.recipes.nav_start import WarmStart
+from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_world import World
 from lookact.recipes.vqa_ppo import PRESETS
 from lookact.recipes.vqa_runs import open_policy

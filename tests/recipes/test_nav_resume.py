@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
+from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_rloo import main
-from lookact.recipes.nav_start import WarmStart
 from lookact.train.config import save_config
 
 pytestmark = pytest.mark.slow

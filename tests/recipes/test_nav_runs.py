@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from lookact.data.store import MANIFEST, EpisodeStore
+from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_rloo import collect, evaluate, main
 from lookact.recipes.nav_runs import open_checkpoint, report_on
-from lookact.recipes.nav_start import WarmStart
 
 pytestmark = pytest.mark.slow
 

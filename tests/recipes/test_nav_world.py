@@ -1,6 +1,6 @@
 import numpy as np
 
-from lookact.recipes.nav_world import LOOKS_A_ROOM, make_corpus, make_demos, make_env, make_looks, make_plans
+from lookact.recipes.nav_world import make_corpus, make_demos, make_env, make_plans
 
 
 def test_a_group_shares_its_start_and_nothing_else():
@@ -40,13 +40,6 @@ def test_demonstrations_mark_the_moves_that_noise_put_in(nav_config):
     assert 0.2 < np.mean(marked) < 0.8
     assert all(len(demo.observations) == len(demo.replies) == len(demo.imitate) for demo in noisy)
     assert all(observation.depth is None for demo in clean for observation in demo.observations)
-
-
-def test_looks_are_drawn_for_the_rooms_asked_for(nav_config):
-    some, other = list(make_looks(nav_config.world, 1, rooms=[0, 2])), list(make_looks(nav_config.world, 1, rooms=[2]))
-    assert len(some) == 2 * LOOKS_A_ROOM
-    assert np.array_equal(some[LOOKS_A_ROOM].rgb, other[0].rgb)
-    assert some[0].coverage.shape == (4, 4, len(nav_config.world.classes))
 
 
 def test_the_corpus_holds_what_is_asked_and_said(nav_config):

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from lookact.bench.report import Aim, Row, compare, memory, plain_times
+from lookact.bench.report import Aim, Row, lone_row, timed_row
 from lookact.bench.timing import Facts, Prepare, Timing, Work, race
 from lookact.envs.inline import InlineVectorEnv
 from lookact.models.control_mlp import ControlMLP, MLPSpec
@@ -61,30 +61,16 @@ def ppo_row(load: Load, repetitions: int) -> Row:
     name, ours = f"PPO, {load.rows} environments", (learns, (load,))
     if importlib.util.find_spec("stable_baselines3") is None:
         alone = race({"ours": ours}, repetitions=repetitions)
-        return Row(name, _rate(alone["ours"]), WITHOUT_SB3, None, None, detail=plain_times(alone))
-    return _row(name, ours, (learns_by_sb3, (load,)), FASTER, repetitions)
+        return lone_row(name, alone, WITHOUT_SB3, _rate)
+    times = race({"ours": ours, "against": (learns_by_sb3, (load,))}, repetitions=repetitions)
+    return timed_row(name, times, FASTER, _rate)
 
 
 def picture_row(load: Load, repetitions: int) -> Row:
     """A rollout with pictures beside its worlds alone."""
     name = f"rollout with pictures, {load.rows} environments"
-    return _row(name, (acts_by_sight, (load,)), (only_simulates, (load,)), SHARE, repetitions)
-
-
-def _row(name: str, ours: tuple[Prepare, Any], against: tuple[Prepare, Any], aim: Aim, repetitions: int) -> Row:
-    times = race({"ours": ours, "against": against}, repetitions=repetitions)
-    ratio, spread = compare(times["against"], times["ours"])
-    return Row(
-        name=name,
-        ours=_rate(times["ours"]),
-        against=_rate(times["against"]),
-        ratio=ratio,
-        ratio_range=spread,
-        aims=(str(aim),),
-        met=(aim.met(ratio),),
-        memory=memory(times["ours"], times["against"]),
-        detail=plain_times(times),
-    )
+    ways: dict[str, tuple[Prepare, Any]] = {"ours": (acts_by_sight, (load,)), "against": (only_simulates, (load,))}
+    return timed_row(name, race(ways, repetitions=repetitions), SHARE, _rate)
 
 
 def _rate(timing: Timing) -> str:

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from lookact.bench.report import Aim, Row, compare, memory, plain_times
-from lookact.bench.timing import Facts, Prepare, Timing, Work, race
+from lookact.bench.report import Aim, Row, lone_row, timed_row
+from lookact.bench.timing import Facts, Timing, Work, race
 from lookact.data.replay import Replay
 from lookact.judges import prompts
 from lookact.judges.client import ClientSpec, JudgeClient, wait_until_ready
@@ -71,32 +71,18 @@ def sac_row(load: Load, repetitions: int) -> Row:
     name, ours = f"SAC gradient steps, batches of {load.rows}", (learns, (load,))
     if importlib.util.find_spec("stable_baselines3") is None:
         alone = race({"ours": ours}, repetitions=repetitions)
-        return Row(name, _rate(alone["ours"]), WITHOUT_SB3, None, None, detail=plain_times(alone))
-    return _row(name, ours, (learns_by_sb3, (load,)), TWICE, repetitions)
+        return lone_row(name, alone, WITHOUT_SB3, _rate)
+    times = race({"ours": ours, "against": (learns_by_sb3, (load,))}, repetitions=repetitions)
+    return timed_row(name, times, TWICE, _rate)
 
 
 def label_row(load: Load, repetitions: int) -> Row:
     """Questions asked together beside the same asked one after another."""
     with tempfile.TemporaryDirectory() as folder:
         make_judge(Path(folder), load)
-        together, alone = ((labels, (folder, load, each)) for each in (load.concurrency, 1))
-        return _row(f"labels, {load.concurrency} at once", together, alone, THRICE, repetitions)
-
-
-def _row(name: str, ours: tuple[Prepare, Any], against: tuple[Prepare, Any], aim: Aim, repetitions: int) -> Row:
-    times = race({"ours": ours, "against": against}, repetitions=repetitions)
-    ratio, spread = compare(times["against"], times["ours"])
-    return Row(
-        name=name,
-        ours=_rate(times["ours"]),
-        against=_rate(times["against"]),
-        ratio=ratio,
-        ratio_range=spread,
-        aims=(str(aim),),
-        met=(aim.met(ratio),),
-        memory=memory(times["ours"], times["against"]),
-        detail=plain_times(times),
-    )
+        ways = {"ours": (labels, (folder, load, load.concurrency)), "against": (labels, (folder, load, 1))}
+        times = race(ways, repetitions=repetitions)
+        return timed_row(f"labels, {load.concurrency} at once", times, THRICE, _rate)
 
 
 def _rate(timing: Timing) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lookact.bench import nav_flops, nav_rollout, nav_trl, nav_update
-from lookact.bench.report import Aim, Row, compare, memory, plain, plain_times
-from lookact.bench.timing import Prepare, Timing, race
+from lookact.bench.report import Aim, Row, compare, lone_row, plain, plain_times, timed_row
+from lookact.bench.timing import Prepare, race
 from lookact.bench.walks import Load, make_checkpoint
 from lookact.train.progress import progress
 
@@ -69,7 +69,7 @@ def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
 def pair_row(name: str, ours: Prepare, against: Prepare, folder: Path, load: Load, repetitions: int) -> Row:
     """Two ways to do one thing on the same load."""
     times = race({"ours": (ours, (folder, load)), "against": (against, (folder, load))}, repetitions=repetitions)
-    return timed_row(f"{name}, {load.environments} environments", times)
+    return timed_row(f"{name}, {load.environments} environments", times, AIM)
 
 
 def trl_row(folder: Path, load: Load, repetitions: int) -> Row:
@@ -78,9 +78,9 @@ def trl_row(folder: Path, load: Load, repetitions: int) -> Row:
     ours = (nav_update.whole_step, (folder, load))
     if importlib.util.find_spec("trl") is None:
         alone = race({"ours": ours}, repetitions=repetitions)
-        return Row(name, f"{alone['ours'].median:.2f} s", WITHOUT_TRL, None, None, detail=plain_times(alone))
+        return lone_row(name, alone, WITHOUT_TRL)
     times = race({"ours": ours, "against": (nav_trl.trains, (folder, load))}, repetitions=repetitions)
-    row, against = timed_row(name, times), times["against"]
+    row, against = timed_row(name, times, AIM), times["against"]
     pictures = against.facts["picture_seconds"]
     rest = (against.seconds[-1] - pictures) / times["ours"].seconds[-1]
     return replace(
@@ -105,22 +105,5 @@ def flops_row(folder: Path, load: Load, repetitions: int) -> Row:
         against=f"{possible:.1f} GFLOP/s",
         ratio=share,
         ratio_range=spread,
-        detail=plain_times(times),
-    )
-
-
-def timed_row(name: str, times: dict[str, Timing]) -> Row:
-    """How many times longer the other side took."""
-    ours, against = times["ours"], times["against"]
-    ratio, spread = compare(against, ours)
-    return Row(
-        name=name,
-        ours=f"{ours.median:.2f} s",
-        against=f"{against.median:.2f} s",
-        ratio=ratio,
-        ratio_range=spread,
-        aims=(str(AIM),),
-        met=(AIM.met(ratio),),
-        memory=memory(ours, against),
         detail=plain_times(times),
     )

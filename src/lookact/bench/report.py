@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,6 +55,33 @@ def compare(first: Timing, second: Timing) -> tuple[float, tuple[float, float]]:
 def memory(ours: Timing, against: Timing) -> str:
     """Both sides' peaks in words."""
     return " / ".join(f"{side.peak_mb:.0f} (+{side.peak_mb - side.start_mb:.0f}) MB" for side in (ours, against))
+
+
+def in_seconds(timing: Timing) -> str:
+    """How long a side took."""
+    return f"{timing.median:.2f} s"
+
+
+def timed_row(name: str, times: Mapping[str, Timing], aim: Aim, tell: Callable[[Timing], str] = in_seconds) -> Row:
+    """How many times longer `against` took than `ours`; `tell` says what a side reached."""
+    ours, against = times["ours"], times["against"]
+    ratio, spread = compare(against, ours)
+    return Row(
+        name=name,
+        ours=tell(ours),
+        against=tell(against),
+        ratio=ratio,
+        ratio_range=spread,
+        aims=(str(aim),),
+        met=(aim.met(ratio),),
+        memory=memory(ours, against),
+        detail=plain_times(times),
+    )
+
+
+def lone_row(name: str, times: Mapping[str, Timing], missing: str, tell: Callable[[Timing], str] = in_seconds) -> Row:
+    """LookAct's side alone, and why there is no other."""
+    return Row(name, tell(times["ours"]), missing, None, None, detail=plain_times(times))
 
 
 def plain(rows: Sequence[Row], *, about: str, notes: Sequence[str] = ()) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from lookact.models.loading import save_readers
 from lookact.models.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_learn import credit, objective
 from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
 from lookact.recipes.nav_rollouts import open_nav_rollouts
 from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
-from lookact.recipes.nav_start import WarmStart
 from lookact.recipes.nav_world import INSTRUCTIONS, World
 from lookact.recipes.rollouts import RaySettings, staleness_of
 from lookact.rollout.hf_actor import Sampling

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,28 +11,22 @@ from lookact.data.store import EpisodeStore
 from lookact.envs.experts.random_policy import random_move
 from lookact.envs.motion import Limits
 from lookact.models.chat_vlm import ChatVLM
-from lookact.models.loading import save_chat
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
+from lookact.recipes.chat_start import teach
 from lookact.recipes.nav_report import Report, evaluate_actor, keep_episodes
-from lookact.recipes.nav_start import imitate, learn_to_see
+from lookact.recipes.nav_start import lessons_of
 from lookact.recipes.nav_world import make_corpus, make_env, make_plans
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.dummy_actor import DummyActor
 from lookact.rollout.hf_actor import HFActor
-from lookact.train.distributed import barrier, is_main
-from lookact.train.durable import sync_tree, write_text
-from lookact.train.progress import progress
+from lookact.train.progress import progress, timed
 from lookact.train.run import Run
 from lookact.train.sharding import whole
-from lookact.train.weights import read_weights
 from lookact.types import Episode
 
 if TYPE_CHECKING:
     from lookact.recipes.nav_rloo import Config
-
-DONE = "metrics.json"
-"""Written last: a supervised start with it is whole."""
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:
@@ -56,29 +46,8 @@ def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
 
 
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
-    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run.
-
-    Returns the `reports` on it, and the `seconds` that each phase took.
-    """
-    folder = run.folder / "warm_start"
-    if not (folder / DONE).exists():
-        seconds: dict[str, float] = {}
-        with timed(seconds, "learning to see"):
-            if cfg.warm_start.look_rooms:
-                learn_to_see(chat, cfg, run)
-        with timed(seconds, "imitating"):
-            if cfg.warm_start.demos:
-                imitate(chat, cfg, run)
-        with timed(seconds, "evaluating the warm start"):
-            measured = {"reports": final_reports(chat, cfg), "seconds": seconds}
-        if is_main():
-            sync_tree(save_chat(chat, folder))
-            write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
-        barrier()
-        return measured
-    read_weights(chat.model, folder)()
-    measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
-    return measured_before
+    """The supervised start, and what it reaches."""
+    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg))
 
 
 def report_on(chat: ChatVLM, cfg: Config, *, split: str, episodes: int, greedy: bool) -> tuple[Report, list[Episode]]:
@@ -104,14 +73,6 @@ def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]
     with timed(seconds, "evaluating the end"):
         after = final_reports(chat, cfg)
     return {"before": before["reports"], "after": after, "seconds": seconds}
-
-
-@contextmanager
-def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
-    """Notes how long a phase took."""
-    began = time.perf_counter()
-    yield
-    seconds[phase] = time.perf_counter() - began
 
 
 def evaluate(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lookact.data.demos import Demo
 from lookact.envs.chat_env import ChatEnv
 from lookact.envs.experts.demonstrate import demonstrate
 from lookact.envs.goals import QUESTIONS, Difficulty
-from lookact.envs.looks import Look, draw_looks
 from lookact.envs.navigation import Navigation, observe
 from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions.facts import spoken
-from lookact.envs.scenes.render import Camera
 from lookact.envs.scenes.scene import CLASSES
 from lookact.seeding import derive
 from lookact.train.config import setting
 from lookact.types import Plan
 
-LOOKS_A_ROOM = 4
 INSTRUCTIONS = (
     "You walk through a room and see it through a camera. In each turn say in one sentence what you see of the object "
     'that is asked for, then give one action as JSON: {"rotation_angle_degrees": 30, "forward_meters": 0.75}. '
@@ -89,12 +86,6 @@ def make_demos(world: World, plans: Sequence[Plan], *, noise: float) -> Iterator
             replies=tuple(step.executed for step in steps),
             imitate=tuple(step.executed == step.label for step in steps),
         )
-
-
-def make_looks(world: World, seed: int, *, rooms: Iterable[int]) -> Iterator[Look]:
-    """LOOKS_A_ROOM looks into each of the rooms, in the world's own style and through its own camera."""
-    camera = Camera.square(world.image_size, world.fov_degrees)
-    return draw_looks(seed, rooms=rooms, per_room=LOOKS_A_ROOM, style=room_style(world), camera=camera)
 
 
 def room_style(world: World) -> RoomStyle:

@@ -15,7 +15,6 @@ from lookact.data.lerobot import INFO, read_info
 from lookact.errors import ConfigError, DataError
 from lookact.models.vla import VLA
 from lookact.models.vla_store import load_vla
-from lookact.recipes.nav_runs import timed
 from lookact.recipes.vla_demos import write_demos
 from lookact.recipes.vla_eval import Evaluation, measure
 from lookact.recipes.vla_learn import Learn, reinforce
@@ -24,6 +23,7 @@ from lookact.recipes.vla_start import Start, warm_start, worker_count
 from lookact.recipes.vla_world import World
 from lookact.train.config import setting
 from lookact.train.control_ppo import PPO
+from lookact.train.progress import timed
 from lookact.train.run import Run
 from lookact.train.sharding import Parallel
 from lookact.train.weights import read_weights

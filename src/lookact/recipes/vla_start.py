@@ -18,7 +18,6 @@ from torch import Tensor
 from lookact.envs.tabletop.looks import FACTS
 from lookact.models.vla import VLA
 from lookact.models.vla_store import save_readers
-from lookact.recipes.nav_runs import timed
 from lookact.recipes.vla_demos import cores, draw_looks, open_demos, write_demos
 from lookact.seeding import derive
 from lookact.train.cloning import StepTable, cloning_loss, tabulate
@@ -26,6 +25,7 @@ from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main, world_size
 from lookact.train.durable import sync_tree, write_text
 from lookact.train.looking import looking_loss, make_head
+from lookact.train.progress import timed
 from lookact.train.run import Run
 from lookact.train.study import Lesson, study
 from lookact.train.supervised import shuffled

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from lookact.errors import TrainingStopped
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_report import last_error
-from lookact.recipes.nav_start import WarmStart
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.vqa_engine import open_engine
 from lookact.recipes.vqa_learn import objective, open_learners, prepare, reward_parts, set_rates, take_steps

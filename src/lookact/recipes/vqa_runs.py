@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import AutoTokenizer
-
 from lookact.data.quality import summarise
 from lookact.data.store import EpisodeStore
 from lookact.models.chat_vlm import ChatVLM
-from lookact.models.loading import save_chat, save_readers
+from lookact.models.loading import save_readers
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
-from lookact.recipes.nav_runs import timed
+from lookact.recipes.chat_start import teach
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.vqa_eval import answer_questions, evaluation_rows, fingerprint, question_plans
 from lookact.recipes.vqa_report import plain_report, prediction_rows, side_by_side
-from lookact.recipes.vqa_start import imitate, learn_to_see
+from lookact.recipes.vqa_start import lessons_of
 from lookact.recipes.vqa_world import make_corpus, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import HFActor
-from lookact.text.tokenizers import assert_same_tokenizer
-from lookact.train.distributed import barrier, is_main, rank, world_size
-from lookact.train.durable import sync_tree, write_text
-from lookact.train.progress import progress
+from lookact.train.distributed import rank, world_size
+from lookact.train.progress import progress, timed
 from lookact.train.run import Run
-from lookact.train.weights import Weights, read_weights
+from lookact.train.weights import Weights
 from lookact.types import Episode
 
 if TYPE_CHECKING:
     from lookact.recipes.vqa_ppo import Config
-
-DONE = "metrics.json"
-"""Written last: a supervised start with it is whole."""
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:
@@ -73,30 +65,8 @@ def weights_of(chat: ChatVLM, critic: ChatVLM) -> dict[str, Weights]:
 
 
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
-    """Trains `chat` on demonstrations and measures it, or takes both from an earlier part of this run.
-
-    Returns the `reports` on it, and the `seconds` that each phase took.
-    """
-    folder = run.folder / "warm_start"
-    if not (folder / DONE).exists():
-        seconds: dict[str, float] = {}
-        with timed(seconds, "learning to see"):
-            if cfg.warm_start.look_rooms:
-                learn_to_see(chat, cfg, run)
-        with timed(seconds, "imitating"):
-            if cfg.warm_start.demos:
-                imitate(chat, cfg, run)
-        with timed(seconds, "evaluating the start"):
-            measured = {"reports": final_reports(chat, cfg), "seconds": seconds}
-        if is_main():
-            sync_tree(save_chat(chat, folder))
-            write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
-        barrier()
-        return measured
-    assert_same_tokenizer(AutoTokenizer.from_pretrained(folder), chat.tokenizer)
-    read_weights(chat.model, folder)()
-    before: dict[str, Any] = json.loads((folder / DONE).read_text())
-    return before
+    """The supervised start, and what it reaches."""
+    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg))
 
 
 def report_on(

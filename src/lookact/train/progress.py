@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Generic, TypeVar, overload
 
@@ -86,6 +87,14 @@ def progress(work: Iterable[T], label: str, *, done: int = 0) -> Progress[T]: ..
 def progress(work: Iterable[T] | int, label: str, *, done: int = 0) -> Progress[T] | Progress[int]:
     """Follow `work`, or that many pieces of it; `done` were finished before a resumed run began."""
     return Progress(range(work), label, done=done) if isinstance(work, int) else Progress(work, label, done=done)
+
+
+@contextmanager
+def timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Notes how long a phase took."""
+    began = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - began
 
 
 def _open_display() -> bars.Progress:

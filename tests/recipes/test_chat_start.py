@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lookact.recipes import nav_start
+from lookact.recipes import chat_start
+from lookact.recipes.chat_start import WarmStart, own_segments, run_log
 from lookact.recipes.nav_runs import open_policy
-from lookact.recipes.nav_start import WarmStart, own_segments, run_log
+from lookact.recipes.nav_start import lessons_of
 
 
 @pytest.fixture(scope="module")
@@ -16,17 +17,17 @@ def policy(nav_config, tmp_path_factory):
 
 
 def with_demos(nav_config, demos):
-    return replace(nav_config, warm_start=WarmStart(look_rooms=3, demos=demos, noise=0.5))
+    return lessons_of(replace(nav_config, warm_start=WarmStart(look_rooms=3, demos=demos, noise=0.5)))
 
 
 def test_processes_share_the_demonstrations_and_together_have_them_all(nav_config, policy, monkeypatch):
-    cfg = with_demos(nav_config, 5)
-    alone = own_segments(policy, cfg)
-    monkeypatch.setattr(nav_start, "world_size", lambda: 2)
+    lessons = with_demos(nav_config, 5)
+    alone = own_segments(policy, lessons)
+    monkeypatch.setattr(chat_start, "world_size", lambda: 2)
     shares = []
     for me in (0, 1):
-        monkeypatch.setattr(nav_start, "rank", lambda me=me: me)
-        shares.append(own_segments(policy, cfg))
+        monkeypatch.setattr(chat_start, "rank", lambda me=me: me)
+        shares.append(own_segments(policy, lessons))
     assert (sorted(shares[0]), sorted(shares[1]), sorted(alone)) == ([0, 2, 4], [1, 3], [0, 1, 2, 3, 4])
     for share in shares:
         for number, segment in share.items():
@@ -37,12 +38,12 @@ def test_processes_share_the_demonstrations_and_together_have_them_all(nav_confi
 def test_processes_share_the_looks_by_room(nav_config, policy, monkeypatch):
     seen = []
     teach = lambda chat, looks, total, **how: seen.append((sorted(looks), total))  # noqa: E731
-    monkeypatch.setattr(nav_start, "teach_to_see", teach)
-    monkeypatch.setattr(nav_start, "run_log", lambda run, phase: None)
-    monkeypatch.setattr(nav_start, "world_size", lambda: 2)
+    monkeypatch.setattr(chat_start, "teach_to_see", teach)
+    monkeypatch.setattr(chat_start, "run_log", lambda run, phase: None)
+    monkeypatch.setattr(chat_start, "world_size", lambda: 2)
     for me in (0, 1):
-        monkeypatch.setattr(nav_start, "rank", lambda me=me: me)
-        nav_start.learn_to_see(policy, with_demos(nav_config, 5), None)
+        monkeypatch.setattr(chat_start, "rank", lambda me=me: me)
+        chat_start.learn_to_see(policy, with_demos(nav_config, 5), None)
     assert seen == [([0, 1, 2, 3, 8, 9, 10, 11], 12), ([4, 5, 6, 7], 12)]
 
 
