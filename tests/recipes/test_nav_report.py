@@ -9,7 +9,6 @@ from lookact.recipes.nav_report import (
     action_values,
     evaluate_actor,
     keep_episodes,
-    last_error,
     measure,
     rollout_metrics,
     show_episodes,
@@ -88,11 +87,6 @@ def test_kept_episodes_can_be_read_again(tmp_path):
     course = json.loads((tmp_path / "a.json").read_text())
     assert (course["success"], course["spl"], len(course["turns"])) == (True, 0.5, 2)
     assert PIL.Image.open(tmp_path / "a.png").size == (16, 8)
-
-
-def test_the_last_error_is_named():
-    assert last_error([BROKEN, LOST]) == "OSError: no such room"
-    assert last_error([LOST]) == "an error in another process"
 
 
 def test_an_evaluation_has_a_mean_and_an_interval_of_everything(nav_config):

@@ -162,10 +162,5 @@ def keep_episodes(episodes: Sequence[Episode], folder: Path, *, count: int = 20)
         (folder / f"{episode.id}.json").write_text(json.dumps(course, indent=2) + "\n")
 
 
-def last_error(episodes: Sequence[Episode]) -> str:
-    """Why the last failed episode of this process ended, if one did."""
-    return next((episode.error for episode in reversed(episodes) if episode.error), "an error in another process")
-
-
 def _floats(values: NDArray[np.float32] | None) -> list[float]:
     return [] if values is None else [float(value) for value in values]

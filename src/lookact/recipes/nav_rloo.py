@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from lookact.errors import TrainingStopped
 from lookact.models.loading import save_readers
 from lookact.models.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.chat_model import Model, open_reference
 from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_learn import credit, objective
-from lookact.recipes.nav_report import last_error, rollout_metrics, show_episodes
+from lookact.recipes.nav_report import rollout_metrics, show_episodes
 from lookact.recipes.nav_rollouts import open_nav_rollouts
 from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
 from lookact.recipes.nav_world import INSTRUCTIONS, World
-from lookact.recipes.rollouts import RaySettings, staleness_of
+from lookact.recipes.rollouts import RaySettings, staleness_of, stop_on_errors
 from lookact.rollout.hf_actor import Sampling
 from lookact.train.config import setting
 from lookact.train.distributed import sum_gradients
@@ -167,10 +166,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         acted = time.perf_counter()
         lag = staleness_of(episodes, step)
         metrics = rollout_metrics(episodes) | {"rollout/staleness": float(lag)}
-        if metrics["rollout/error_rate"] > cfg.max_error_rate:
-            raise TrainingStopped(
-                f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"
-            )
+        stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
         # credit
         segments = credit(episodes, cfg.learn, metrics)

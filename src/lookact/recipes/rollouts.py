@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from lookact.errors import TrainingStopped
 from lookact.models.chat_vlm import ChatVLM
 from lookact.protocols import Actor, Env
 from lookact.rollout.collect import collect
@@ -156,3 +157,11 @@ def trained_state(chat: ChatVLM) -> dict[str, Tensor]:
 def staleness_of(episodes: Sequence[Episode], step: int) -> int:
     """How many updates the oldest of the episodes lags behind the weights that step `step` begins with."""
     return max((step - 1 - episode.policy_version for episode in episodes), default=0)
+
+
+def stop_on_errors(episodes: Sequence[Episode], rate: float, most: float) -> None:
+    """Ends a run of whose episodes a larger share failed than `most`, in any process."""
+    if rate > most:
+        reasons = [episode.error for episode in episodes if episode.error]
+        last = reasons[-1] if reasons else "an error in another process"
+        raise TrainingStopped(f"{rate:.0%} of the episodes failed, the last with: {last}")

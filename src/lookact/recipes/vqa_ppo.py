@@ -10,12 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lookact.errors import TrainingStopped
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.chat_model import Model, open_reference
 from lookact.recipes.chat_start import WarmStart
-from lookact.recipes.nav_report import last_error
 from lookact.recipes.nav_world import make_plans
+from lookact.recipes.rollouts import stop_on_errors
 from lookact.recipes.vqa_engine import open_engine
 from lookact.recipes.vqa_learn import objective, open_learners, prepare, reward_parts, set_rates, take_steps
 from lookact.recipes.vqa_report import eval_metrics, reward_metrics, rollout_metrics, show_episodes
@@ -222,10 +221,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         episodes = rewards.relabel(run_plans(plans[rank() :: world_size()], envs, actor))
         acted = time.perf_counter()
         metrics = rollout_metrics(episodes) | reward_metrics(episodes) | synced
-        if metrics["rollout/error_rate"] > cfg.max_error_rate:
-            raise TrainingStopped(
-                f"{metrics['rollout/error_rate']:.0%} of the episodes failed, the last with: {last_error(episodes)}"
-            )
+        stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
         # credit
         minibatches, parts = prepare(episodes, chat, critic, reference, cfg, step, coef.coef)
