@@ -41,6 +41,17 @@ class Model:
     gradient_checkpointing: bool = setting(False, help="trade a third more compute for far less memory")
 
 
+QWEN3_VL_8B = Model(
+    source="Qwen/Qwen3-VL-8B-Instruct",
+    dtype="bfloat16",
+    device="cuda",
+    attention="flash_attention_2",
+    lora_rank=32,
+    gradient_checkpointing=True,
+    max_pixels=640 * 480,
+)
+
+
 def open_chat(
     model: Model,
     folder: Path,

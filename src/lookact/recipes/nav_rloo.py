@@ -15,7 +15,7 @@ from typing import Any, Literal
 from lookact.models.loading import save_readers
 from lookact.models.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
-from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.chat_model import QWEN3_VL_8B, Model, open_reference
 from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_learn import credit, objective
 from lookact.recipes.nav_report import rollout_metrics, show_episodes
@@ -125,15 +125,7 @@ PRESETS = {
         evaluation=Evaluation(every=20, final_episodes=384),
     ),
     "full": Config(
-        model=Model(
-            source="Qwen/Qwen3-VL-8B-Instruct",
-            dtype="bfloat16",
-            device="cuda",
-            attention="flash_attention_2",
-            lora_rank=32,
-            gradient_checkpointing=True,
-            max_pixels=640 * 480,
-        ),
+        model=QWEN3_VL_8B,
         world=World(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lookact.ops.kl import AdaptiveKL
-from lookact.recipes.chat_model import Model, open_reference
+from lookact.recipes.chat_model import QWEN3_VL_8B, Model, open_reference
 from lookact.recipes.chat_start import WarmStart
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.rollouts import stop_on_errors
@@ -179,15 +179,7 @@ PRESETS = {
         evaluation=Evaluation(every=15, final_episodes=300),
     ),
     "full": Config(
-        model=Model(
-            source="Qwen/Qwen3-VL-8B-Instruct",
-            dtype="bfloat16",
-            device="cuda",
-            attention="flash_attention_2",
-            lora_rank=32,
-            gradient_checkpointing=True,
-            max_pixels=640 * 480,
-        ),
+        model=QWEN3_VL_8B,
         world=World(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256, max_context=16_384),
