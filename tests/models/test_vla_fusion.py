@@ -17,3 +17,9 @@ def test_every_token_is_read():
     # not a plain sum: behind a norm that is constant
     fusion()(tokens)[0, 0].backward()
     assert (tokens.grad.abs().sum(dim=-1) > 0).all()
+
+
+def test_a_token_that_asks_alone_is_answered_as_among_all():
+    block = fusion(1).blocks[0]
+    tokens = torch.randn(3, 5, 16)
+    torch.testing.assert_close(block(tokens, asking=2), block(tokens)[:, :2], atol=1e-6, rtol=1e-5)

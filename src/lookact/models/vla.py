@@ -131,8 +131,10 @@ class VLA(nn.Module):
 
     def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Camera to frames (b, h, w, 3) uint8 -> (b, k, d): what a frozen encoder makes of them."""
-        with torch.no_grad():
-            return self.eyes.features({camera: images[camera].to(self.device) for camera in self.spec.cameras})
+        with torch.inference_mode():
+            found = self.eyes.features({camera: images[camera].to(self.device) for camera in self.spec.cameras})
+        # learning may keep a copy, but not what was made without any thought of gradients
+        return {camera: tokens.clone() for camera, tokens in found.items()}
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """(b, n) ids of instructions, padded."""

@@ -14,19 +14,27 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.width, self.heads = width, heads
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        b, n, d = tokens.shape
-        split = self.project(self.before(tokens)).view(b, n, 3, self.heads, d // self.heads)
-        query, key, value = split.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value)
-        tokens = tokens + self.output(mixed.transpose(1, 2).reshape(b, n, d))
-        outcome: Tensor = tokens + self.inner(self.between(tokens))
+    def forward(self, tokens: Tensor, asking: int | None = None) -> Tensor:
+        """(b, n, d) -> (b, n, d), or only the first `asking` tokens, which all others still answer."""
+        asked = tokens[:, :asking]
+        normed = self.before(tokens)
+        ask, tell = self.project.weight.split([self.width, 2 * self.width])
+        ask_bias, tell_bias = self.project.bias.split([self.width, 2 * self.width])
+        query = self._heads(functional.linear(normed[:, :asking], ask, ask_bias))
+        key, value = functional.linear(normed, tell, tell_bias).chunk(2, dim=-1)
+        mixed = functional.scaled_dot_product_attention(query, self._heads(key), self._heads(value))
+        asked = asked + self.output(mixed.transpose(1, 2).flatten(2))
+        outcome: Tensor = asked + self.inner(self.between(asked))
         return outcome
+
+    def _heads(self, tokens: Tensor) -> Tensor:
+        """(b, n, d) -> (b, heads, n, d / heads)"""
+        return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 class Fusion(nn.Module):
@@ -42,7 +50,8 @@ class Fusion(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = torch.cat([self.readout.expand(len(tokens), -1, -1), tokens], dim=1)
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             tokens = block(tokens)
-        outcome: Tensor = self.norm(tokens[:, 0])
+        # after the last block only the readout is looked at
+        outcome: Tensor = self.norm(self.blocks[-1](tokens, asking=1)[:, 0])
         return outcome
