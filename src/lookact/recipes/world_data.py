@@ -18,6 +18,7 @@ from lookact.envs.hidden import ACTION_SIZE as HIDDEN_ACTION
 from lookact.envs.hidden import INSTRUCTION, Hidden
 from lookact.envs.hidden import STATE_SIZE as HIDDEN_STATE
 from lookact.envs.inline import InlineVectorEnv
+from lookact.envs.maniskill.env import ManiSkillTable
 from lookact.envs.noisy_tv import NoisyTV
 from lookact.envs.tabletop.control import ACTION_SIZES
 from lookact.envs.tabletop.env import STATE_SIZE, Tabletop
@@ -41,8 +42,8 @@ TOOL = slice(8, 11)
 class World:
     """Where the arm moves, and how it looks there."""
 
-    env: Literal["tabletop", "hidden", "noisy_tv"] = setting(
-        "tabletop", help="the table; a curtain that needs memory; the table with noise on one side"
+    env: Literal["tabletop", "maniskill", "hidden", "noisy_tv"] = setting(
+        "tabletop", help="the table in MuJoCo or SAPIEN; a curtain that needs memory; the table with noise on one side"
     )
     control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="actions move the joints, or the tool")
     image_size: int = setting(32, help="pixels a side, a multiple of 8", least=16)
@@ -71,15 +72,16 @@ def make_env(world: World) -> gymnasium.Env[Any, Any]:
     longer = world.steps_per_episode + 2
     if world.env == "hidden":
         return Hidden(image_size=world.image_size, max_steps=longer)
-    table = Tabletop(
-        task="reach",
-        control=world.control,
-        image_size=world.image_size,
-        max_steps=longer,
-        terminate_on_success=False,
-        randomise=Randomisation(world.appearance, world.background, world.light, world.camera, world.clutter),
-        distractors=world.distractors,
-    )
+    settings: dict[str, Any] = {
+        "control": world.control,
+        "image_size": world.image_size,
+        "max_steps": longer,
+        "randomise": Randomisation(world.appearance, world.background, world.light, world.camera, world.clutter),
+        "distractors": world.distractors,
+    }
+    if world.env == "maniskill":
+        return ManiSkillTable(**settings)
+    table = Tabletop(task="reach", terminate_on_success=False, **settings)
     return NoisyTV(table) if world.env == "noisy_tv" else table
 
 

@@ -1,0 +1,93 @@
+"""Which GPU draws, settled before SAPIEN is imported: Vulkan does not heed `CUDA_VISIBLE_DEVICES`, and asks only once.
+
+The process with `LOCAL_RANK` n draws on the n-th GPU that `CUDA_VISIBLE_DEVICES` leaves. Drivers know it by the
+machine's own count, told in `VK_DEVICE_INDEX`, `SAPIEN_DEVICE_INDEX` and `EGL_DEVICE_ID`; SAPIEN itself takes CUDA's
+count, which begins anew at the first visible one. Without a GPU a Vulkan driver for the CPU draws: Mesa's lavapipe, 25
+or newer.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from lookact.errors import ConfigError, EnvError
+
+VARIABLES = ("VK_DEVICE_INDEX", "SAPIEN_DEVICE_INDEX", "EGL_DEVICE_ID")
+ABSENT = 'ManiSkill is not installed: pip install "lookact[maniskill,robot]", or make test-maniskill for all it needs'
+BLIND = (
+    "no Vulkan driver here that SAPIEN can draw with: install the GPU's own, or for the CPU Mesa 25 or newer "
+    "(make test-maniskill unpacks it; then: . .venv-maniskill/mesa/environment)"
+)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU under its two numbers."""
+
+    physical: int
+    """Among all of the machine."""
+    visible: int
+    """Among those that CUDA shows to this process."""
+
+
+def own_gpu(environment: Mapping[str, str], count: int) -> Gpu | None:
+    """The GPU of this process, of `count` that CUDA shows; None where there is none."""
+    if not count:
+        return None
+    # a launcher that shows each process a single GPU has chosen already
+    visible = 0 if count == 1 else _number(environment, "LOCAL_RANK", environment.get("LOCAL_RANK", "0"))
+    if visible >= count:
+        raise ConfigError(f"LOCAL_RANK is {visible} with {count} GPUs in view: start one process a GPU")
+    shown = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    if not shown:
+        return Gpu(visible, visible)
+    return Gpu(_number(environment, "CUDA_VISIBLE_DEVICES", shown[visible]), visible)
+
+
+def claim_gpu(environment: MutableMapping[str, str], gpu: Gpu | None, *, imported: bool) -> None:
+    """Tell the drivers; an error if SAPIEN is `imported` and they were told something else, or nothing."""
+    wanted = {} if gpu is None else {name: str(gpu.physical) for name in VARIABLES}
+    wrong = [name for name, value in wanted.items() if environment.get(name) != value]
+    if wrong and imported:
+        raise EnvError(
+            f"sapien was imported before GPU {wanted[wrong[0]]} was chosen ({wrong[0]} is "
+            f"{environment.get(wrong[0], 'not set')}): make the environment, or call prepare(), before importing sapien"
+        )
+    environment.update(wanted)
+
+
+def prepare() -> str:
+    """Choose the GPU, import SAPIEN, and return the device that draws in ManiSkill's words: `cuda:0`, or `cpu`."""
+    if importlib.util.find_spec("mani_skill") is None or importlib.util.find_spec("sapien") is None:
+        raise EnvError(ABSENT)
+    import torch
+
+    gpu = own_gpu(os.environ, torch.cuda.device_count())
+    claim_gpu(os.environ, gpu, imported="sapien" in sys.modules)
+    # Mesa's driver for the CPU starts a thread a core, which costs more than it saves for pictures as small as these
+    os.environ.setdefault("LP_NUM_THREADS", "0")
+    drawing_device()
+    return "cpu" if gpu is None else f"sapien_cuda:{gpu.visible}"
+
+
+def drawing_device() -> str:
+    """What SAPIEN says of the device that it would draw with."""
+    from sapien import render
+
+    try:
+        return str(render.get_device_summary())
+    except RuntimeError as error:
+        raise EnvError(BLIND) from error
+
+
+def _number(environment: Mapping[str, str], name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(
+            f"{name} is {environment.get(name)!r}: name GPUs by number, Vulkan is told which by number"
+        ) from None
