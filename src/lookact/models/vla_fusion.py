@@ -23,10 +23,9 @@ class Block(nn.Module):
         """(b, n, d) -> (b, n, d), or only the first `asking` tokens, which all others still answer."""
         asked = tokens[:, :asking]
         normed = self.before(tokens)
-        ask, tell = self.project.weight.split([self.width, 2 * self.width])
-        ask_bias, tell_bias = self.project.bias.split([self.width, 2 * self.width])
-        query = self._heads(functional.linear(normed[:, :asking], ask, ask_bias))
-        key, value = functional.linear(normed, tell, tell_bias).chunk(2, dim=-1)
+        weight, bias = self.project.weight, self.project.bias
+        query = self._heads(functional.linear(normed[:, :asking], weight[: self.width], bias[: self.width]))
+        key, value = functional.linear(normed, weight[self.width :], bias[self.width :]).chunk(2, dim=-1)
         mixed = functional.scaled_dot_product_attention(query, self._heads(key), self._heads(value))
         asked = asked + self.output(mixed.transpose(1, 2).flatten(2))
         outcome: Tensor = asked + self.inner(self.between(asked))
@@ -34,7 +33,8 @@ class Block(nn.Module):
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """(b, n, d) -> (b, heads, n, d / heads)"""
-        return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        b, n, d = tokens.shape
+        return tokens.reshape(b, n, self.heads, d // self.heads).transpose(1, 2)
 
 
 class Fusion(nn.Module):

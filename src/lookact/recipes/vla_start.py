@@ -102,8 +102,11 @@ def learn_to_see(vla: VLA, cfg: Config, folder: Path, run: Run) -> None:
         images: dict[str, Tensor] = {
             camera: torch.from_numpy(np.stack([look.images[camera] for look in looks])) for camera in cfg.world.cameras
         }
+        spots: dict[str, Tensor] = {
+            camera: torch.from_numpy(np.stack([look.spots[camera] for look in looks])) for camera in cfg.world.cameras
+        }
         vla.set_statistics(states.mean(dim=0), states.std(dim=0))
-        return looking_loss(vla, head, images, states, facts)
+        return looking_loss(vla, head, images, states, facts, spots)
 
     study(
         folder,

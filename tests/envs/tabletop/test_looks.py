@@ -2,7 +2,7 @@ import numpy as np
 
 from lookact.envs.tabletop.control import REACH_LOW
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.looks import look_around
+from lookact.envs.tabletop.looks import find_in_picture, look_around
 
 
 def test_the_facts_are_so():
@@ -45,3 +45,27 @@ def test_a_rearranged_scene_is_where_it_was_told_to_be():
     # and goes on from there: nothing holds it, so it falls
     env.step(np.zeros(4, np.float32))
     assert env.situation().object[2] < 0.2
+
+
+def test_a_thing_is_found_where_its_colour_is():
+    env = Tabletop(cameras=("head", "wrist"), image_size=64)
+    for look in look_around(env, range(12)):
+        for camera, spots in look.spots.items():
+            assert spots.shape == (2, 2)
+            if np.isnan(spots[1]).any() or np.abs(spots[1]).max() > 0.9:
+                continue
+            across, down = ((spots[1] + 1) * 32).astype(int)
+            patch = look.images[camera][down - 2 : down + 3, across - 2 : across + 3].astype(float)
+            # a stand is of one strong colour, table, arm and floor are dull
+            assert (patch.max(axis=-1) - patch.min(axis=-1)).max() > 90
+
+
+def test_the_middle_of_a_picture_is_what_a_camera_looks_at_and_what_is_behind_it_is_not_in_it():
+    env = Tabletop(cameras=("head",), image_size=16)
+    env.reset(seed=0)
+    eye = env.data.cam_xpos[env.model.camera("head").id]
+    forward = -env.data.cam_xmat[env.model.camera("head").id].reshape(3, 3)[:, 2]
+    places = np.stack([eye + 0.5 * forward, eye - 0.5 * forward])
+    middle, behind = find_in_picture(env, "head", places)
+    assert np.allclose(middle, 0, atol=1e-6)
+    assert np.isnan(behind).all()

@@ -29,6 +29,8 @@ class TableLook:
     state: NDArray[np.float32]
     facts: NDArray[np.float32]
     """(6,) metres from the tool to the object and to the target."""
+    spots: dict[str, NDArray[np.float32]]
+    """Camera to (2, 2): where in its picture object and target are, across and down in -1..1; NaN where outside it."""
 
 
 def look_around(env: Tabletop, seeds: Sequence[int]) -> Iterator[TableLook]:
@@ -41,7 +43,20 @@ def look_around(env: Tabletop, seeds: Sequence[int]) -> Iterator[TableLook]:
         shown = env.rearrange(place, opening, thing)
         now = env.situation()
         facts = np.concatenate([now.object - now.tool, now.target - now.tool]).astype(np.float32)
-        yield TableLook({camera: shown[camera] for camera in env.cameras}, shown["state"], facts)
+        things = np.stack([now.object, now.target])
+        spots = {camera: find_in_picture(env, camera, things) for camera in env.cameras}
+        yield TableLook({camera: shown[camera] for camera in env.cameras}, shown["state"], facts, spots)
+
+
+def find_in_picture(env: Tabletop, camera: str, places: Vector) -> NDArray[np.float32]:
+    """Where a camera shows places (n, 3) of the world: (n, 2) across and down in -1..1, NaN where it does not."""
+    eye = env.model.camera(camera).id
+    # a camera looks along its own -z, with x to its right and y up
+    seen = (places - env.data.cam_xpos[eye]) @ env.data.cam_xmat[eye].reshape(3, 3)
+    depth = -seen[:, 2] * np.tan(np.radians(env.model.cam_fovy[eye]) / 2)
+    spots = seen[:, :2] * [1.0, -1.0] / np.maximum(depth, 1e-6)[:, None]
+    outside = (depth <= 0) | np.any(np.abs(spots) > 1, axis=1)
+    return np.where(outside[:, None], np.nan, spots).astype(np.float32)
 
 
 def _draw_place(rng: np.random.Generator, task: str, thing: Vector) -> tuple[Vector, float, Vector | None]:
