@@ -67,6 +67,16 @@ def test_features_add_up_over_scales_and_queries_know_the_coarser_ones_only():
     torch.testing.assert_close(first, vq.codebooks[0][ids[:, 0]][:, :, None, None].expand_as(first))
 
 
+def test_what_is_expected_is_the_mean_entry():
+    vq = fitted(2)
+    ids = vq.encode(pictures(3))
+    certain = torch.nn.functional.one_hot(ids, SPEC.codes).float()
+    entries = torch.cat([book[part] for book, part in zip(vq.codebooks, vq.split(ids))], dim=1)
+    torch.testing.assert_close(vq.expected(certain), entries)
+    halves = vq.expected((certain + certain.roll(1, 0)) / 2)
+    torch.testing.assert_close(halves, (entries + entries.roll(1, 0)) / 2)
+
+
 def test_codebooks_move_to_the_running_mean_of_their_cells():
     vq = MultiScaleVQ(SPEC, decay=0.5)
     vq.codebooks[0], vq.counts[0] = torch.zeros(8, 4), torch.full((8,), 2.0)

@@ -8,7 +8,7 @@ from lookact.errors import ConfigError, DataError
 from lookact.recipes import world_duel
 from lookact.recipes.world_data import World
 from lookact.recipes.world_duel import PRESETS, collect, evaluate, main
-from lookact.recipes.world_phases import phase_at, planned
+from lookact.recipes.world_phases import is_due, phase_at, planned
 from lookact.train.config import check, to_mapping
 from lookact.train.run import open_run
 
@@ -17,7 +17,7 @@ SHORT = replace(
     DEBUG,
     world=World(env="hidden", rows=2, steps_per_episode=6),
     teacher=replace(DEBUG.teacher, episodes=4, bptt_length=3, batch=2),
-    evaluation=replace(DEBUG.evaluation, every=1, episodes=2, ahead=2, starts=1),
+    evaluation=replace(DEBUG.evaluation, times=2, episodes=2, ahead=2, starts=1),
 )
 
 
@@ -37,6 +37,11 @@ def test_phases_follow_one_another():
         ("teacher", 1), ("teacher", 2), ("student", 1), ("adversarial", 1)
     ]  # fmt: skip
     assert planned(replace(DEBUG, phase="student")) == {"student": 2}
+
+
+@pytest.mark.parametrize(("times", "after"), [(1, [7]), (2, [4, 7]), (7, list(range(1, 8))), (9, list(range(1, 8)))])
+def test_evaluations_are_spread_over_a_phase_and_the_last_is_at_its_end(times, after):
+    assert [number for number in range(1, 8) if is_due(number, 7, times)] == after
 
 
 @pytest.mark.parametrize(
@@ -59,9 +64,13 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     assert {"token_accuracy", "psnr", "copy_accuracy", "frequent_accuracy", "ahead", "no_memory", "ci"} <= result[
         "teacher"
     ].keys()
-    assert {"student_error", "random_error", "random_ratio", "shuffled_ratio", "student_cells"} <= result["student"][
-        "explorer"
-    ].keys()
+    assert {
+        "student_error",
+        "random_error",
+        "random_error_ratio",
+        "matched_picture_error_ratio",
+        "student_cells",
+    } <= result["student"]["explorer"].keys()
     run = tmp_path / "run"
     for file in ("checkpoint-6/model.safetensors", "checkpoint-6/student/model.safetensors",
                  "samples/episode_2.png", "videos/episode_6.mp4", "warm_start/model.safetensors"):  # fmt: skip

@@ -13,23 +13,23 @@ def memory(rows=3):
 def test_entropy_by_hand():
     sure, unsure = torch.tensor([50.0, 0, 0, 0]), torch.zeros(4)
     logits = torch.stack([sure, unsure]).reshape(1, 2, 1, 4)
-    parts = curiosity(*memory(2), logits, kind="entropy")
+    parts = curiosity(*memory(2), logits, torch.zeros(1, 2, 3), kind="entropy")
     assert parts.uncertainty.tolist() == pytest.approx([0.0, math.log(4)], abs=1e-5)
     # (3 - 1) of (3 + 1)
     assert parts.divergence.tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_members_that_agree_on_pure_noise_earn_nothing_by_disagreement_and_all_by_entropy():
-    noise = torch.zeros(3, 2, 5, 8)
-    assert curiosity(*memory(2), noise, kind="disagreement").uncertainty.tolist() == pytest.approx([0.0, 0.0])
-    assert curiosity(*memory(2), noise, kind="entropy").uncertainty.tolist() == pytest.approx([math.log(8)] * 2)
+    noise, grey = torch.zeros(3, 2, 5, 8), torch.ones(3, 2, 6)
+    assert curiosity(*memory(2), noise, grey, kind="disagreement").uncertainty.tolist() == pytest.approx([0.0, 0.0])
+    assert curiosity(*memory(2), noise, grey, kind="entropy").uncertainty.tolist() == pytest.approx([math.log(8)] * 2)
 
 
-def test_members_that_contradict_each_other_disagree():
-    certain = 50 * torch.nn.functional.one_hot(torch.tensor([[0], [1]]), 4).float().reshape(2, 1, 1, 4)
-    parts = curiosity(*memory(1), certain, kind="disagreement")
-    # two of four probabilities are 0 or 1 by turns, variance a quarter each; times four codes over four
-    assert parts.uncertainty.item() == pytest.approx(0.5, abs=1e-4)
+def test_members_that_expect_different_things_disagree():
+    expected = torch.tensor([[[1.0, 5.0]], [[3.0, 5.0]]])
+    parts = curiosity(*memory(1), torch.zeros(2, 1, 1, 4), expected, kind="disagreement")
+    # the first feature's variance is 1, the second's 0
+    assert parts.uncertainty.item() == pytest.approx(0.5)
 
 
 def test_units_are_what_random_actions_earn():

@@ -82,7 +82,6 @@ class Explorer(nn.Module):
         remembered, after = world.remember(present[:, None], done[:, -1:], state[:, None], layers)
         scene = Scene(
             frames=torch.cat([ring[:, :: self.stride], present[:, None]], dim=1),
-            ids=inputs.images["wrist"],
             past=done[:, :: self.stride],
             state=state,
             text=world.words(inputs.text_ids),

@@ -80,13 +80,13 @@ class MultiScaleVQ(nn.Module):
             total = total + self._spread(self.codebooks[scale][part], sides[scale])
         return total
 
-    def entries(self, ids: Tensor) -> Tensor:
-        """The codebook entries (b, n, d) that ids (b, n) stand for."""
-        return torch.cat([book[part] for book, part in zip(self.codebooks, self.split(ids))], dim=1)
+    def expected(self, probabilities: Tensor) -> Tensor:
+        """The mean codebook entry (b, n, d) of each token, by the probabilities (b, n, codes) of all of them."""
+        return torch.cat([part @ book for book, part in zip(self.codebooks, self.split(probabilities))], dim=1)
 
     def queries(self, ids: Tensor) -> Tensor:
-        """What each token but the first scale's may know (b, n − first, d): the coarser scales, at its own cells."""
-        parts = []
+        """What each token may know (b, n, d): the coarser scales, at its own cells; zeros for the first scale."""
+        parts = [self.codebooks.new_zeros(len(ids), self.spec.scales[0] ** 2, self.spec.latent)]
         for scale, side in enumerate(self.spec.scales[1:], start=1):
             parts.append(_pool(self.features(ids, scale), side))
         return torch.cat(parts, dim=1)

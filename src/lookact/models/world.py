@@ -15,7 +15,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from lookact.models.ensemble import EnsembleMLP
 from lookact.models.memory import Memory
 from lookact.models.value_head import ValueHead
 from lookact.models.vla_encoders import initialise
@@ -23,11 +22,12 @@ from lookact.models.vla_text import Reader
 from lookact.models.vq import MultiScaleVQ, VQSpec
 from lookact.models.world_action import Actions, ActionSpec
 from lookact.models.world_experts import SharedAttention, attention_mask
+from lookact.models.world_foresight import NEIGHBOURS, Foresight, surroundings
 from lookact.ops.masked import zero_outside
 from lookact.seeding import torch_rng
 
 MERGE = 2
-"""Cells a side that become one token of understanding."""
+"""Cells a side that become one token of what is seen."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,6 @@ class Scene:
 
     frames: Tensor
     """(n, history, cells, d) features of the wrist camera's last frames, the present one last."""
-    ids: Tensor
-    """(n, tokens) of the present frame."""
     past: Tensor
     """(n, history − 1, action_dim) the actions between them."""
     state: Tensor
@@ -84,6 +82,7 @@ class WorldModel(nn.Module):
     action_real: Tensor
     state_mean: Tensor
     state_std: Tensor
+    feature_std: Tensor
     place_understanding: Tensor
     place_context: Tensor
     place_action: Tensor
@@ -101,12 +100,12 @@ class WorldModel(nn.Module):
         )
         self.generation = nn.ModuleDict(
             {
-                "frames": nn.Linear(spec.history * latent, width),
+                "frames": nn.Linear(MERGE * MERGE * spec.history * latent, width),
                 "past": nn.Linear(spec.action_dim, width),
                 "memory": nn.Linear(max(1, spec.memory), width),
                 "action": nn.Linear(spec.action_dim, width),
                 "query": nn.Linear(latent, width),
-                "present": nn.Linear(latent, width),
+                "present": nn.Linear(NEIGHBOURS * latent, width),
             }
         )
         self.memory_input = nn.Linear(cells * latent + spec.action_dim + spec.state_dim, max(1, spec.memory))
@@ -120,12 +119,13 @@ class WorldModel(nn.Module):
         for part in (self.vision, self.understanding, self.generation, self.memory_input, self.attention, self.actions):
             initialise(part, generator)
         self._draw_places(generator)
-        self.foresight = EnsembleMLP(spec.members, (width, width, spec.vq.codes), generator)
+        self.foresight = Foresight(spec.members, width, latent, generator)
         self.critic = ValueHead(width, width)
         self.register_buffer("state_real", torch.arange(spec.state_dim) < spec.state_size)
         self.register_buffer("action_real", torch.arange(spec.action_dim) < spec.action_size)
         self.register_buffer("state_mean", torch.zeros(spec.state_dim))
         self.register_buffer("state_std", torch.ones(spec.state_dim))
+        self.register_buffer("feature_std", torch.ones(()))
         self.vq.requires_grad_(False)
 
     @property
@@ -153,7 +153,7 @@ class WorldModel(nn.Module):
         frames: (b, t, cells, d); before: (b, t, action_dim) the action that led to each, zeros for an episode's first;
         state: (b, t, state_dim).
         """
-        parts = (frames.flatten(2), _real(before, self.action_real), self._scaled(state))
+        parts = (frames.flatten(2) / self.feature_std, _real(before, self.action_real), self._scaled(state))
         seen = torch.tanh(self.memory_input(torch.cat(parts, dim=-1)))
         remembered: tuple[Tensor, Tensor] = self.memory(seen, carry, starts)
         return remembered
@@ -165,16 +165,17 @@ class WorldModel(nn.Module):
         """
         understood, context = self._understand(scene), self._context(scene)
         act = self.generation["action"](_real(action, self.action_real))[:, None] + self.place_action
-        asked = self.generation["query"](self.vq.queries(ids.long()))
-        first = self.vq.spec.scales[0] ** 2
-        # what stands at a token's place now is the best guess of what will stand there next
-        now = self.generation["present"](self.vq.entries(scene.ids.long())) + self.place_query
-        queries = torch.cat([self.start.expand(len(asked), first, -1), asked], dim=1) + now
+        coarse = self.vq.queries(ids.long())
+        around = surroundings(scene.frames[:, -1], self.vq.spec.scales)
+        # what stands around a token's place now, and the action on it, tell most of what will stand there next
+        now = self.generation["present"](around.flatten(2) / self.feature_std) + act + self.place_query
+        queries = now + self.generation["query"](coarse / self.feature_std)
         parts = [("understanding", understood), ("generation", torch.cat([context, act, queries], dim=1))]
         mask = self._query_mask(understood.shape[1], context.shape[1]).to(ids.device)
         hidden = self.attention(parts, mask)[1][:, context.shape[1] + 1 :]
-        logits: Tensor = self.foresight(hidden.flatten(0, 1))
-        return logits.reshape(len(logits), *hidden.shape[:2], -1)
+        still = around[:, :, NEIGHBOURS // 2] - coarse
+        logits: Tensor = self.foresight(hidden, still, self.vq.codebooks, self.vq.spec.scales)
+        return logits
 
     @torch.no_grad()
     def imagine(self, scene: Scene, action: Tensor) -> Tensor:
@@ -207,7 +208,7 @@ class WorldModel(nn.Module):
         return torch.cat([self.reader(row[None]) for row in unique])[places]
 
     def _understand(self, scene: Scene) -> Tensor:
-        wrist, head = (self.vision(self._merged(x)) for x in (scene.frames[:, -1], scene.head))
+        wrist, head = (self.vision(self._merged(x) / self.feature_std) for x in (scene.frames[:, -1], scene.head))
         head = torch.where(scene.head_seen[:, None, None], head, self.blind)
         words = self.understanding["text"](scene.text)[:, None]
         arm = self.understanding["state"](self._scaled(scene.state))[:, None]
@@ -215,7 +216,8 @@ class WorldModel(nn.Module):
         return understood
 
     def _context(self, scene: Scene) -> Tensor:
-        frames = self.generation["frames"](scene.frames.transpose(1, 2).flatten(2))
+        seen = scene.frames.transpose(1, 2).flatten(2) / self.feature_std
+        frames = self.generation["frames"](self._merged(seen))
         past = self.generation["past"](_real(scene.past, self.action_real))
         parts = [frames, past]
         if self.spec.memory:
@@ -240,15 +242,14 @@ class WorldModel(nn.Module):
 
     def _draw_places(self, generator: torch.Generator) -> None:
         spec, tokens = self.spec, self.vq.spec.tokens
-        cells = self.vq.spec.grid**2
-        seen = 2 * (cells // MERGE**2) + 2
-        known = cells + spec.history - 1 + (spec.memory > 0)
+        merged = self.vq.spec.grid**2 // MERGE**2
+        seen = 2 * merged + 2
+        known = merged + spec.history - 1 + (spec.memory > 0)
         sizes = {"understanding": seen, "context": known, "action": 1, "query": tokens}
         for name, size in sizes.items():
             drawn = torch.randn(size, spec.width, generator=generator)
             setattr(self, f"place_{name}", nn.Parameter(0.5 * drawn))
         self.actions.start(generator)
-        self.start = nn.Parameter(torch.randn(1, 1, spec.width, generator=generator))
         self.blind = nn.Parameter(torch.randn(1, 1, spec.width, generator=generator))
 
 

@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from lookact.recipes.world_data import World
 from lookact.recipes.world_model import Model, Tokens
-from lookact.recipes.world_phases import begin_phase, fight, gather_data, open_players, phase_at, planned, study, teach
+from lookact.recipes.world_phases import (
+    begin_phase,
+    fight,
+    gather_data,
+    is_due,
+    open_players,
+    phase_at,
+    planned,
+    study,
+    teach,
+)
 from lookact.recipes.world_report import EpisodeLines
 from lookact.recipes.world_runs import collect, evaluate, finish, report_on
 from lookact.train.config import setting
@@ -27,13 +37,13 @@ __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
 class Teacher:
     """How the world model learns."""
 
-    episodes: int = setting(240, help="recorded with random actions", least=1)
-    steps: int = setting(100, help="batches of episodes", least=0)
-    batch: int = setting(16, help="episodes of each, over all processes", least=2)
+    episodes: int = setting(384, help="recorded with random actions", least=1)
+    steps: int = setting(320, help="batches of episodes", least=0)
+    batch: int = setting(8, help="episodes of each, over all processes", least=2)
     bptt_length: int = setting(8, help="steps of a window: gradients reach back that far", least=1)
     sequential_training: bool = setting(True, help="windows in turn with memory carried on; else anywhere")
-    lr: float = setting(1e-3, help="peak learning rate", above=0)
-    warmup: int = setting(5, help="steps until the peak", least=0)
+    lr: float = setting(2e-3, help="peak learning rate", above=0)
+    warmup: int = setting(10, help="steps until the peak", least=0)
     weight_decay: float = setting(0.01, help="of matrices", least=0)
     clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
     head_share: float = setting(0.5, help="share of episodes that show the head camera too", least=0, most=1)
@@ -77,7 +87,7 @@ class Adversarial:
 class Evaluation:
     """On scenes that training never shows."""
 
-    every: int = setting(25, help="steps between evaluations, each followed by a checkpoint", least=1)
+    times: int = setting(4, help="evaluations of each phase, each followed by a checkpoint", least=1)
     episodes: int = setting(16, help="held-out random episodes", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
     ahead: int = setting(4, help="steps foreseen without seeing", least=1)
@@ -108,9 +118,10 @@ PRESETS = {
         teacher=Teacher(episodes=4, steps=2, batch=4, bptt_length=4),
         student=Student(steps=2, ppo=replace(Student().ppo, minibatch=18)),
         adversarial=Adversarial(steps=2, world_updates=1),
-        evaluation=Evaluation(every=2, episodes=4, ahead=2, starts=1),
+        evaluation=Evaluation(times=1, episodes=4, ahead=2, starts=1),
     ),
-    "small": Config(),
+    # one look of the table and its light: with many, two cores hardly foresee the known, and nothing stands out
+    "small": Config(world=World(background=False, light=False, clutter=False)),
     "full": Config(
         world=World(image_size=128, rows=16, workers=8, steps_per_episode=50, scene_reuse=50, appearance=False),
         model=Model(
@@ -120,7 +131,7 @@ PRESETS = {
         teacher=Teacher(episodes=10_000, steps=20_000, batch=64, lr=1e-4, warmup=500),
         student=Student(steps=5_000, lr=1e-4),
         adversarial=Adversarial(steps=10_000, lr=5e-5, replay=64),
-        evaluation=Evaluation(every=200, episodes=128),
+        evaluation=Evaluation(times=100, episodes=128),
     ),
 }
 
@@ -151,7 +162,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 
         # report
         shown = "world/accuracy" if "world/accuracy" in metrics else "reward/total"
-        if number % cfg.evaluation.every and number != planned(cfg)[phase]:
+        if not is_due(number, planned(cfg)[phase], cfg.evaluation.times):
             lines.add(step, phase, metrics)
             run.log(metrics, step, show=shown)
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookact.data.sequences import Recording, Sequences
+from lookact.envs.noisy_tv import noise_seen
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
 from lookact.models.world import WorldModel, mean_logits
@@ -36,15 +38,13 @@ def measure_world(
     """Held-out episodes foreseen one and k steps ahead, with memory and without, beside what copying would come to."""
     film = to_film(world, sequences)
     frames = torch.from_numpy(np.concatenate([one.wrist for one in recordings]))
-    stride, ahead = cfg.model.stride, cfg.evaluation.ahead
-    known, blank = foreseen(world, film, frames, stride=stride), {}
+    steps, starts = cfg.evaluation.ahead, cfg.evaluation.starts
+    near = partial(foreseen, world, film, frames, stride=cfg.model.stride)
+    far = partial(foreseen_ahead, world, film, frames, stride=cfg.model.stride, steps=steps, starts=starts)
+    report = summary(near() | copied(world, film, frames))
+    report["ahead"] = {"steps": steps} | summary(far())
     if world.spec.memory:
-        blank = foreseen(world, film, frames, stride=stride, blank=True)
-    far = foreseen_ahead(world, film, frames, stride=stride, steps=ahead, starts=cfg.evaluation.starts)
-    report = summary(known | copied(world, film, frames))
-    report["ahead"] = {"steps": ahead} | summary(far)
-    if blank:
-        report["no_memory"] = summary(blank)
+        report["no_memory"] = summary(near(blank=True)) | {"ahead": summary(far(blank=True))}
     return report
 
 
@@ -54,11 +54,7 @@ def foreseen(world: WorldModel, film: Film, frames: Tensor, *, stride: int, blan
     remembered = remember_all(world, film, blank=blank)
     truth = film.ids[:, 1:]
     errors = token_errors(mean_of(look_through(world, film, remembered, stride=stride)), truth)
-    parts = []
-    for times in torch.split(torch.arange(film.steps), CHUNK):
-        scene, action = scenes(world, film, times, remembered[:, times], stride=stride)
-        parts.append(world.imagine(scene, action).reshape(len(film.frames), len(times), -1))
-    imagined = torch.cat(parts, dim=1)
+    imagined = imagine_all(world, film, remembered, stride=stride)
     return {
         "token_accuracy": by_row((imagined == truth).float(), film),
         "psnr": by_row(frame_psnr(world, imagined, frames[:, 1:]), film),
@@ -66,33 +62,48 @@ def foreseen(world: WorldModel, film: Film, frames: Tensor, *, stride: int, blan
     }
 
 
+def imagine_all(world: WorldModel, film: Film, remembered: Tensor, *, stride: int) -> Tensor:
+    """The tokens (b, t, tokens) imagined for every next frame, knowing nothing of it."""
+    parts = []
+    for times in torch.split(torch.arange(film.steps), CHUNK):
+        scene, action = scenes(world, film, times, remembered[:, times], stride=stride)
+        parts.append(world.imagine(scene, action).reshape(len(film.frames), len(times), -1))
+    return torch.cat(parts, dim=1)
+
+
 @torch.no_grad()
-def foreseen_ahead(world: WorldModel, film: Film, frames: Tensor, *, stride: int, steps: int, starts: int) -> Numbers:
+def foreseen_ahead(
+    world: WorldModel, film: Film, frames: Tensor, *, stride: int, steps: int, starts: int, blank: bool = False
+) -> Numbers:
     """`steps` ahead from `starts` places of each episode, feeding on its own frames; the arm's state is held still."""
     last = film.steps - steps
     begins = sorted({round(place) for place in np.linspace(min(world.spec.history, last), last, starts)})
-    accuracy, quality = [], []
+    found: dict[str, list[Tensor]] = {"token_accuracy": [], "psnr": [], "copy_accuracy": [], "copy_psnr": []}
     for begin in begins:
-        ids = imagine_ahead(world, film, begin, steps=steps, stride=stride)
-        accuracy.append((ids == film.ids[:, begin + steps]).float().mean(dim=1))
-        quality.append(frame_psnr(world, ids[:, None], frames[:, begin + steps : begin + steps + 1])[:, 0])
-    means = {"token_accuracy": accuracy, "psnr": quality}
-    return {name: torch.stack(values).mean(dim=0).double().cpu().numpy() for name, values in means.items()}
+        ids = imagine_ahead(world, film, begin, steps=steps, stride=stride, blank=blank)
+        truth, shown = film.ids[:, begin + steps], frames[:, begin + steps]
+        found["token_accuracy"].append((ids == truth).float().mean(dim=1))
+        found["psnr"].append(frame_psnr(world, ids[:, None], shown[:, None])[:, 0])
+        found["copy_accuracy"].append((film.ids[:, begin] == truth).float().mean(dim=1))
+        found["copy_psnr"].append(psnr(frames[:, begin], shown))
+    return {name: torch.stack(values).mean(dim=0).double().cpu().numpy() for name, values in found.items()}
 
 
-def imagine_ahead(world: WorldModel, film: Film, begin: int, *, steps: int, stride: int) -> Tensor:
+def imagine_ahead(world: WorldModel, film: Film, begin: int, *, steps: int, stride: int, blank: bool = False) -> Tensor:
     """The tokens (b, tokens) imagined `steps` after frame `begin`, the actions known and the frames after it not."""
-    seen, state, tokens = film.frames.clone(), film.state.clone(), film.ids.clone()
+    seen, state = film.frames.clone(), film.state.clone()
     state[:, begin + 1 :] = state[:, begin : begin + 1]
-    dream = replace(film, frames=seen, state=state, ids=tokens)
-    carry = memory_before(world, film, begin)
+    dream = replace(film, frames=seen, state=state)
+    empty = world.memory.initial(len(seen))
+    carry = empty if blank else memory_before(world, film, begin)
     ids = film.ids[:, begin]
     for time in range(begin, begin + steps):
         now = torch.tensor([time])
-        remembered, carry = world.remember(seen[:, now], film.before[:, now], state[:, now], carry)
+        remembered, after = world.remember(seen[:, now], film.before[:, now], state[:, now], carry)
         scene, action = scenes(world, dream, now, remembered, stride=stride)
         ids = world.imagine(scene, action)
-        seen[:, time + 1], tokens[:, time + 1] = world.features(ids), ids
+        seen[:, time + 1] = world.features(ids)
+        carry = empty if blank else after
     return ids
 
 
@@ -116,30 +127,48 @@ def error_on(world: WorldModel, sequences: Sequences, *, stride: int) -> NDArray
     return by_row(token_errors(mean_of(logits), film.ids[:, 1:]), film)
 
 
+@torch.no_grad()
+def picture_error_on(world: WorldModel, sequences: Sequences, *, stride: int) -> NDArray[np.float64]:
+    """Mean squared error (b,) of the pictures imagined, in grey levels of 255, without a head camera.
+
+    The true picture is the one that its own tokens give: what tokens can't tell is not held against the world model.
+    """
+    film = to_film(world, sequences, torch.zeros(len(sequences), dtype=torch.bool))
+    imagined = imagine_all(world, film, remember_all(world, film), stride=stride)
+    pairs = zip(imagined, film.ids[:, 1:])
+    rows = [(world.vq.decode(one).float() - world.vq.decode(true).float()).square() for one, true in pairs]
+    return by_row(torch.stack(rows), film)
+
+
 def measure_explorer(
     explorer: Explorer, world: WorldModel, worlds: Worlds, random: Sequences, cfg: Config
 ) -> dict[str, Any]:
-    """The explorer beside random actions and beside its own in random order, which are as large; by the wrist alone."""
+    """The explorer beside uniformly random actions and beside random ones of its own sizes; by the wrist alone."""
     found = explore(explorer, worlds, cfg, "explore", 0).sequences
-    shuffled = tokenise(world, [record(worlds, mixed(found, cfg), plan_episodes(cfg.seed, "shuffled", 0, cfg.world))])
+    plan = plan_episodes(cfg.seed, "explore", 0, cfg.world, together=True)
+    matched = tokenise(world, [record(worlds, scrambled(found, cfg), plan)])
     rows = min(len(found), len(random))
-    compared = {"student": found[:rows], "random": random[:rows], "shuffled": shuffled[:rows]}
+    compared = {"student": found[:rows], "random": random[:rows], "matched": matched[:rows]}
     numbers: Numbers = {}
     for name, one in compared.items():
         numbers[f"{name}_error"] = error_on(world, one, stride=cfg.model.stride)
+        numbers[f"{name}_picture_error"] = picture_error_on(world, one, stride=cfg.model.stride)
         numbers[f"{name}_coverage"] = cells_of(one, cfg)
         numbers[f"{name}_size"] = one.actions.square().mean(dim=(1, 2)).sqrt().double().numpy()
+        if cfg.world.env == "noisy_tv":
+            numbers[f"{name}_noise"] = noise_seen(one.state.numpy())[:, 1:].mean(axis=1)
     report = summary(numbers)
-    for name in ("random", "shuffled"):
-        report[f"{name}_ratio"] = report["student_error"] / max(1e-9, report[f"{name}_error"])
+    for name in ("random", "matched"):
+        for error in ("error", "picture_error"):
+            report[f"{name}_{error}_ratio"] = report[f"student_{error}"] / max(1e-9, report[f"{name}_{error}"])
     return report | {f"{name}_cells": coverage(one.state.numpy(), cfg.world) for name, one in compared.items()}
 
 
-def mixed(sequences: Sequences, cfg: Config) -> NDArray[np.float32]:
-    """All actions of all rows (b, t, a) in an order that means nothing."""
-    actions = sequences.actions.numpy()
-    order = numpy_rng(cfg.seed, "shuffled").permutation(actions.shape[0] * actions.shape[1])
-    result: NDArray[np.float32] = actions.reshape(-1, actions.shape[2])[order].reshape(actions.shape)
+def scrambled(sequences: Sequences, cfg: Config) -> NDArray[np.float32]:
+    """All actions of all rows (b, t, a) in an order and with signs that mean nothing: their sizes alone are kept."""
+    actions, rng = sequences.actions.numpy(), numpy_rng(cfg.seed, "scrambled")
+    mixed = rng.permutation(actions.reshape(-1, actions.shape[2])).reshape(actions.shape)
+    result: NDArray[np.float32] = mixed * rng.choice(np.array([-1.0, 1.0], np.float32), actions.shape)
     return result
 
 

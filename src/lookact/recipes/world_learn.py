@@ -98,7 +98,6 @@ def scenes(world: WorldModel, film: Film, times: Tensor, remembered: Tensor, *, 
     rows, count = frames.shape[:2]
     scene = Scene(
         frames=frames.flatten(0, 1),
-        ids=film.ids[:, times].flatten(0, 1),
         past=done[:, :, :-1].flatten(0, 1),
         state=film.state[:, times].flatten(0, 1),
         text=film.text.repeat_interleave(count, dim=0),

@@ -32,17 +32,20 @@ from lookact.train.weights import Weights, read_weights, write_weights
 if TYPE_CHECKING:
     from lookact.recipes.world_duel import Config
 
+UNIT_FRAMES = 256
+"""Frames that the size of features is measured on."""
+
 
 @dataclass(frozen=True)
 class Model:
     """The sizes of the world model, which is also the explorer's."""
 
-    width: int = setting(96, help="of the experts' tokens", least=16)
-    layers: int = setting(3, help="blocks of shared attention", least=1)
-    heads: int = setting(4, help="of attention", least=1)
+    width: int = setting(64, help="of the experts' tokens", least=16)
+    layers: int = setting(2, help="blocks of shared attention", least=1)
+    heads: int = setting(2, help="of attention", least=1)
     history: int = setting(4, help="frames it is shown, the present one included (n_obs_img_steps)", least=2)
     stride: int = setting(1, help="steps between them (obs_img_stride)", least=1)
-    memory: int = setting(128, help="width of the GRU memory; 0: none", least=0)
+    memory: int = setting(64, help="width of the GRU memory; 0: none", least=0)
     memory_layers: int = setting(1, help="of the GRU", least=1)
     memory_backprop: bool = setting(True, help="learn through the memory")
     members: int = setting(3, help="heads that foresee apart and may disagree", least=1)
@@ -65,13 +68,13 @@ class Model:
 class Tokens:
     """How frames become tokens: a multi-scale VQ autoencoder, trained on what random actions show."""
 
-    codes: int = setting(128, help="entries of each scale's codebook", least=2)
-    latent: int = setting(24, help="features of a cell", least=1)
-    width: int = setting(48, help="channels of the autoencoder", least=8)
+    codes: int = setting(64, help="entries of each scale's codebook", least=2)
+    latent: int = setting(16, help="features of a cell", least=1)
+    width: int = setting(32, help="channels of the autoencoder", least=8)
     scales: tuple[int, ...] = setting((1, 2, 4), help="cells a side, coarse to fine; the last times 8 is the picture")
-    steps: int = setting(1200, help="gradient steps", least=1)
+    steps: int = setting(500, help="gradient steps", least=1)
     batch: int = setting(64, help="frames of each", least=1)
-    lr: float = setting(2e-3, help="peak learning rate", above=0)
+    lr: float = setting(3e-3, help="peak learning rate", above=0)
 
 
 def open_world(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:
@@ -146,7 +149,7 @@ def learn_tokens(world: WorldModel, recordings: Sequence[Recording], cfg: Config
         place(temporary, folder)
     barrier()
     read_weights(world.vq, folder)()
-    _measure_states(world, recordings)
+    _measure_units(world, recordings)
 
 
 def _fit(world: WorldModel, frames: torch.Tensor, cfg: Config) -> None:
@@ -171,11 +174,14 @@ def _stack_frames(recordings: Sequence[Recording]) -> NDArray[np.uint8]:
     return np.concatenate([one.reshape(-1, *one.shape[2:]) for rec in recordings for one in (rec.wrist, rec.head)])
 
 
-def _measure_states(world: WorldModel, recordings: Sequence[Recording]) -> None:
+def _measure_units(world: WorldModel, recordings: Sequence[Recording]) -> None:
+    """What the model divides states and features by."""
     states = torch.cat([torch.from_numpy(one.state).flatten(0, 1) for one in recordings])
     size = states.shape[-1]
     world.state_mean[:size] = states.mean(dim=0)
     world.state_std[:size] = states.std(dim=0).clamp(min=1e-3)
+    shown = torch.from_numpy(recordings[0].wrist).flatten(0, 1)[:UNIT_FRAMES].to(world.device)
+    world.feature_std.copy_(world.features(world.vq.encode(shown)).std().clamp(min=1e-3))
 
 
 def _save_tokenizer(world: WorldModel, folder: Path) -> None:

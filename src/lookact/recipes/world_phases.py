@@ -19,6 +19,7 @@ from lookact.models.world_freeze import Freeze, freeze
 from lookact.recipes.world_data import make_worlds, record_random, tokenise
 from lookact.recipes.world_learn import Learner, learn_film, to_film
 from lookact.recipes.world_model import learn_tokens, load_world, open_world, weights_of
+from lookact.recipes.world_rival import Rival
 from lookact.recipes.world_student import curiosity_of, explore, learn_to_explore
 from lookact.rewards.intrinsic import Units
 from lookact.seeding import derive, numpy_rng, torch_rng
@@ -45,6 +46,7 @@ class Players:
     """The explorer's optimizer and its guard."""
     units: Units
     replay: SequenceReplay
+    rival: Rival
     worlds: VectorEnv | InlineVectorEnv
 
     def weights(self, cfg: Config) -> dict[str, Weights]:
@@ -60,6 +62,7 @@ class Players:
             "student_guard": self.student["guard"],
             "units": self.units,
             "replay": self.replay,
+            "rival": self.rival,
         }
 
 
@@ -88,6 +91,11 @@ def phase_at(cfg: Config, step: int) -> tuple[str, int]:
     raise ConfigError(f"step {step} lies beyond the last phase: raise its steps")
 
 
+def is_due(number: int, steps: int, times: int) -> bool:
+    """Whether one of a phase's `times` evaluations, spread evenly and the last at its end, follows step `number`."""
+    return number * times // steps > (number - 1) * times // steps
+
+
 def open_players(cfg: Config, run: Run) -> Players:
     """Models as a run begins: fresh, or from `teacher_path` and `student_path`."""
     check_paths(cfg)
@@ -113,6 +121,7 @@ def open_players(cfg: Config, run: Run) -> Players:
         {"optimizer": own_optimizer, "guard": NonFiniteGuard()},
         Units(),
         SequenceReplay(cfg.adversarial.replay),
+        Rival(),
         make_worlds(cfg.world),
     )
 
@@ -149,6 +158,9 @@ def begin_phase(players: Players, data: Data, cfg: Config, phase: str) -> None:
     if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
         parts = curiosity_of(players.world, data.held_out, stride=cfg.model.stride, kind=cfg.rewards.uncertainty)
         players.units.measure(parts, data.held_out.counts.to(parts.divergence.device))
+    if phase == "adversarial":
+        found = explore(players.explorer, players.worlds, cfg, "explore", 0).sequences
+        players.rival.meet(players.world, found, data.held_out, stride=cfg.model.stride)
 
 
 def teach(players: Players, data: Data, cfg: Config, number: int) -> dict[str, float]:

@@ -40,6 +40,8 @@ def report_on(
     if phase != "teacher" and cfg.world.env != "hidden":
         report["explorer"] = measure_explorer(players.explorer, players.world, players.worlds, data.held_out, cfg)
         shown = replayed(players.explorer, players.worlds, cfg)
+    if phase == "adversarial":
+        report["duel"] = players.rival.report(players.world, data.held_out, stride=cfg.model.stride)
     if is_main():
         picture = show_foresight(players.world, shown, run.folder, step, stride=cfg.model.stride)
         run.tracker.image("world/foresight", picture, step)

@@ -85,7 +85,9 @@ def curiosity_of(world: WorldModel, sequences: Sequences, *, stride: int, kind: 
     remembered = remember_all(world, film)
     logits = look_through(world, film, remembered, stride=stride)
     before, after = (x.flatten(0, 1) for x in (remembered[:, :-1], remembered[:, 1:]))
-    parts = curiosity(before, after, logits.flatten(1, 2), kind=kind)
+    flat = logits.flatten(1, 2)
+    foreseen = world.vq.expected(flat.softmax(dim=-1).flatten(0, 1)).reshape(*flat.shape[:2], -1)
+    parts = curiosity(before, after, flat, foreseen, kind=kind)
     shape = (len(sequences), film.steps)
     return Parts(parts.divergence.reshape(shape), parts.uncertainty.reshape(shape))
 

@@ -27,14 +27,16 @@ class Parts:
 
 
 @torch.no_grad()
-def curiosity(before: Tensor, after: Tensor, logits: Tensor, *, kind: Kind) -> Parts:
-    """Parts of n steps from memory (n, h) before and after them and logits (members, n, l, v) of what they led to."""
-    probabilities = logits.softmax(dim=-1)
+def curiosity(before: Tensor, after: Tensor, logits: Tensor, foreseen: Tensor, *, kind: Kind) -> Parts:
+    """Parts of n steps from memory (n, h) before and after them, and from what they were thought to lead to.
+
+    logits: (members, n, l, v) of the next frame's tokens; foreseen: (members, n, d) what each member expects to be seen.
+    """
     if kind == "disagreement":
-        uncertainty = ensemble_disagreement(probabilities.flatten(2)) * logits.shape[-1]
+        uncertainty = ensemble_disagreement(foreseen)
     else:
         # the logarithm of a distribution is logits of it
-        uncertainty = token_uncertainty(probabilities.mean(dim=0).clamp(min=1e-12).log())
+        uncertainty = token_uncertainty(logits.softmax(dim=-1).mean(dim=0).clamp(min=1e-12).log())
     return Parts(memory_divergence(before[None], after[None]), uncertainty)
 
 

@@ -1,0 +1,31 @@
+from dataclasses import replace
+
+import torch
+
+from lookact.models.explorer import Explorer
+from lookact.recipes.world_data import World, make_worlds
+from lookact.recipes.world_duel import PRESETS
+from lookact.recipes.world_model import open_world
+from lookact.recipes.world_rival import Rival
+from lookact.recipes.world_student import explore
+
+CONFIG = replace(PRESETS["debug"], world=World(env="hidden", rows=2, steps_per_episode=5))
+
+
+def test_a_rival_stays_as_it_was_met_while_the_world_model_learns():
+    world = open_world(CONFIG)
+    world.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    explorer, worlds = Explorer(world, stride=1), make_worlds(CONFIG.world)
+    found, random = (explore(explorer, worlds, CONFIG, split, 0).sequences for split in ("explore", "other"))
+    rival = Rival()
+    rival.meet(world, found, random, stride=1)
+    first = rival.report(world, random, stride=1)
+    assert first["rival_error"] == first["rival_error_before"] > 0
+    assert first["random_error"] == first["random_error_before"] > 0
+    with torch.no_grad():
+        world.foresight.heads.flat.add_(0.1)
+    again = Rival()
+    again.load_state_dict(rival.state_dict())
+    later = again.report(world, random, stride=1)
+    assert later["rival_error_before"] == first["rival_error_before"]
+    assert later["rival_error"] != first["rival_error"]
