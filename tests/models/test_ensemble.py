@@ -1,3 +1,5 @@
+import copy
+
 import torch
 
 from lookact.models.ensemble import EnsembleMLP
@@ -64,3 +66,16 @@ def test_the_start_is_decided_by_the_generator_and_bounded_as_nn_linears():
     assert not torch.equal(weight[0], weight[1])
     assert one.flat.abs().max() <= 0.25
     assert bias.shape == (3, 1, 3)
+
+
+def test_layers_follow_weights_that_moved_elsewhere():
+    networks = make()
+    one = networks(torch.ones(2, networks.sizes[0]))
+    networks.flat.data = networks.flat.data * 2.0
+    other = copy.deepcopy(networks)
+    with torch.no_grad():
+        other.layers[-1][0].zero_()
+        other.layers[-1][1].zero_()
+    assert not torch.allclose(networks(torch.ones(2, networks.sizes[0])), one)
+    assert other(torch.ones(2, networks.sizes[0])).abs().max() == 0
+    assert networks.flat.abs().min() > 0

@@ -2,7 +2,13 @@ import pytest
 import torch
 
 from lookact.errors import ConfigError
-from lookact.models.reward_ensemble import ImageRewards, StateRewards, preference_probabilities, segment_rewards
+from lookact.models.reward_ensemble import (
+    SPAN,
+    ImageRewards,
+    StateRewards,
+    preference_probabilities,
+    segment_rewards,
+)
 
 
 def seeded(seed=0):
@@ -26,10 +32,14 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_rewards_are_bounded_and_members_differ(kind):
     make, draw = MODELS[kind]
-    rewards = make()(draw(6))
+    model = make()
+    rewards = model(draw(6))
     assert rewards.shape == (3, 6)
-    assert rewards.abs().max() < 1
+    assert rewards.abs().max() < SPAN
     assert (rewards[0] - rewards[1]).abs().min() > 1e-5
+    with torch.no_grad():
+        (model.network if kind == "state" else model.head).layers[-1][1].fill_(1e6)
+    assert torch.allclose(model(draw(6)), torch.tensor(SPAN))
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -61,11 +71,12 @@ def test_swapping_a_pair_swaps_the_preference(kind):
     assert torch.allclose(forth + back, torch.ones(3, 7), atol=1e-6)
 
 
-def test_states_are_scaled_and_numbers_that_never_change_are_left_alone():
-    model = StateRewards(3, generator=seeded())
-    model.look_over(torch.tensor([[1.0, 5.0, 0.01], [3.0, 5.0, 0.03]]))
-    assert torch.allclose(model.centre, torch.tensor([2.0, 5.0, 0.02]))
-    assert torch.allclose(model.scale, torch.tensor([1.0, 1.0, 0.01]))
+def test_a_state_model_that_has_looked_over_states_does_not_care_for_their_unit():
+    metres = torch.randn(50, 3, generator=seeded())
+    models = [StateRewards(3, generator=seeded()) for _ in range(2)]
+    for model, states in zip(models, (metres, 100.0 * metres + 7.0)):
+        model.look_over(states)
+    assert torch.allclose(models[0](metres), models[1](100.0 * metres + 7.0), atol=1e-5)
 
 
 def test_pictures_too_small_for_the_convolutions_are_refused():

@@ -44,3 +44,12 @@ def test_a_reset_forgets_the_critics_and_leaves_the_actor():
     assert torch.equal(sac.actor.network.flat, before.actor.network.flat)
     assert not torch.equal(sac.critics.flat, before.critics.flat)
     assert torch.equal(sac.critics.flat, sac.targets.flat)
+
+
+def test_an_agent_acts_on_raw_states_as_its_actor_does_on_standardised_ones():
+    sac = SAC(3, 2, hidden=(16,), generator=torch.Generator().manual_seed(0))
+    states = 30.0 + 10.0 * torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(sac.act(states), sac.actor.act(states))
+    sac.standardise.look_over(states)
+    assert torch.equal(sac.act(states), sac.actor.act(sac.standardise(states)))
+    assert not torch.allclose(sac.act(states), sac.actor.act(states))

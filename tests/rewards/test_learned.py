@@ -20,10 +20,10 @@ def filled(kind, steps=60, capacity=40):
     return replay
 
 
-def make(kind):
+def make(kind, **how):
     generator = torch.Generator().manual_seed(0)
     model = StateRewards(3, generator=generator) if kind == "state" else ImageRewards((48, 48), generator=generator)
-    return LearnedReward(model, kind, chunk=16)
+    return LearnedReward(model, kind, chunk=16, **how)
 
 
 @pytest.mark.parametrize("kind", ["state", "frame"])
@@ -35,6 +35,13 @@ def test_a_settled_replay_has_mean_zero_and_deviation_one_and_keeps_the_order(ki
     assert replay.rewards.mean().item() == pytest.approx(0, abs=1e-4)
     assert replay.rewards.std(correction=0).item() == pytest.approx(1, abs=1e-3)
     assert torch.equal(replay.rewards.argsort(), raw.argsort())
+
+
+def test_the_deviation_can_be_chosen():
+    replay, reward = filled("state"), make("state", deviation=0.1)
+    reward.settle(replay)
+    assert replay.rewards.std(correction=0).item() == pytest.approx(0.1, abs=1e-4)
+    assert replay.rewards.mean().item() == pytest.approx(0, abs=1e-4)
 
 
 def test_a_new_transition_gets_what_relabelling_gives_it():

@@ -76,6 +76,22 @@ def test_targets_follow_at_their_pace():
     assert torch.allclose(learner.sac.targets.flat, expected)
 
 
+def test_a_learner_that_has_looked_over_states_does_not_care_for_their_unit():
+    batch, learners = batch_of(), [make(), make()]
+    moved = replace(
+        batch,
+        inputs=torch.cat([batch.states * 100.0 + 7.0, batch.inputs[:, 3:]], dim=1),
+        states=batch.states * 100.0 + 7.0,
+        next_states=batch.next_states * 100.0 + 7.0,
+    )
+    for learner, given in zip(learners, (batch, moved)):
+        learner.sac.standardise.look_over(given.states)
+        for step in range(3):
+            learner.update(given, torch.Generator().manual_seed(step))
+    assert torch.allclose(learners[0].sac.critics.flat, learners[1].sac.critics.flat, atol=1e-4)
+    assert torch.allclose(learners[0].sac.actor.network.flat, learners[1].sac.actor.network.flat, atol=1e-4)
+
+
 def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not():
     learner, batch = make(gamma=0.9), batch_of()
     with torch.no_grad():

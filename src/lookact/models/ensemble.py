@@ -28,6 +28,7 @@ class EnsembleMLP(nn.Module):
         self.members, self.sizes = members, tuple(sizes)
         count = sum(members * (inputs + 1) * outputs for inputs, outputs in itertools.pairwise(sizes))
         self.flat = nn.Parameter(torch.empty(count))
+        self._address, self._layers = 0, list[Layer]()
         with torch.no_grad():
             for inputs, layer in zip(sizes, self.layers):
                 for part in layer:
@@ -35,15 +36,18 @@ class EnsembleMLP(nn.Module):
 
     @property
     def layers(self) -> list[Layer]:
-        """Weights and biases that share the vector's memory."""
-        return split_layers(self.flat.detach(), self.members, self.sizes)
+        """Weights and biases that share the vector's memory, found anew only when that has moved."""
+        if self._address != self.flat.data_ptr():
+            self._address = self.flat.data_ptr()
+            self._layers = split_layers(self.flat.detach(), self.members, self.sizes)
+        return self._layers
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return run(inputs, self.flat, self.members, self.sizes)
+        return run(inputs, self.flat, self.layers)
 
     def frozen(self, inputs: Tensor) -> Tensor:
         """The same with a gradient for the inputs alone."""
-        return run(inputs, self.flat.detach(), self.members, self.sizes)
+        return run(inputs, self.flat.detach(), self.layers)
 
 
 def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[Layer]:
@@ -57,33 +61,33 @@ def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[Layer
     return layers
 
 
-def run(inputs: Tensor, flat: Tensor, members: int, sizes: tuple[int, ...]) -> Tensor:
-    outputs: Tensor = _Perceptrons.apply(inputs, flat, members, sizes)  # type: ignore[no-untyped-call]
+def run(inputs: Tensor, flat: Tensor, layers: list[Layer]) -> Tensor:
+    outputs: Tensor = _Perceptrons.apply(inputs, flat, layers)  # type: ignore[no-untyped-call]
     return outputs
 
 
 class _Perceptrons(torch.autograd.Function):
-    """All layers as one node of the graph."""
+    """All layers, which are parts of `flat`, as one node of the graph."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, flat: Tensor, members: int, sizes: tuple[int, ...]) -> Tensor:
-        layers = split_layers(flat, members, sizes)
-        hidden = inputs.expand(members, -1, -1) if inputs.dim() == 2 else inputs
+    def forward(ctx: Any, inputs: Tensor, flat: Tensor, layers: list[Layer]) -> Tensor:
+        hidden = inputs.expand(len(layers[0][0]), -1, -1) if inputs.dim() == 2 else inputs
         met = []
         for weight, bias in layers[:-1]:
             met.append(hidden)
             hidden = torch.baddbmm(bias, hidden, weight).relu_()
         ctx.save_for_backward(flat, *met, hidden)
-        ctx.members, ctx.sizes, ctx.shared = members, sizes, inputs.dim() == 2
+        ctx.layers, ctx.shared = layers, inputs.dim() == 2
         return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upper: Tensor) -> tuple[Tensor | None, ...]:
         flat, *met = ctx.saved_tensors
-        for_inputs, for_weights, *_ = ctx.needs_input_grad
+        layers: list[Layer] = ctx.layers
+        for_inputs, for_weights, _ = ctx.needs_input_grad
         found = torch.empty_like(flat) if for_weights else flat
-        layers, gradients = (split_layers(vector, ctx.members, ctx.sizes) for vector in (flat, found))
+        gradients = parts_like(layers, found) if for_weights else layers
         for depth in reversed(range(len(layers))):
             if for_weights:
                 torch.bmm(met[depth].mT, upper, out=gradients[depth][0])
@@ -93,4 +97,10 @@ class _Perceptrons(torch.autograd.Function):
             if depth:
                 upper = torch.ops.aten.threshold_backward(upper, met[depth], 0)
         told = (upper.sum(dim=0) if ctx.shared else upper) if for_inputs else None
-        return told, found if for_weights else None, None, None
+        return told, found if for_weights else None, None
+
+
+def parts_like(layers: list[Layer], vector: Tensor) -> list[Layer]:
+    """The parts of another vector that lie where these layers lie in theirs."""
+    sizes = [layers[0][0].shape[1], *(weight.shape[2] for weight, _ in layers)]
+    return split_layers(vector, len(layers[0][0]), sizes)

@@ -1,4 +1,4 @@
-"""Rewards learned from preferences: ensembles that read a state or a picture and answer between -1 and 1.
+"""Rewards learned from preferences: ensembles that read a state or a picture and answer between -SPAN and SPAN.
 
 All members are one network, so that an ensemble costs little more than a member. Each may be given rows of its own.
 """
@@ -14,11 +14,15 @@ from torch.nn import functional
 
 from lookact.errors import ConfigError
 from lookact.models.ensemble import EnsembleMLP
+from lookact.models.standardise import Standardise
 
 LAYERS = ((16, 5, 3), (32, 3, 2), (64, 3, 2), (128, 3, 2))
 """Channels, kernel and stride of each convolution (RL-VLM-F, arXiv:2402.03681)."""
 SMALLEST = 47
 """Pixels of a side that leave one cell after the last convolution."""
+SPAN = 10.0
+"""The largest reward. Two steps that differ by it are told apart for certain: were it 1, as for long segments, single
+steps would all be pushed to either end, and the good could not be told from the best."""
 
 
 class StateRewards(nn.Module):
@@ -33,18 +37,15 @@ class StateRewards(nn.Module):
         super().__init__()
         self.members = members
         self.network = EnsembleMLP(members, (state_size, *hidden, 1), generator)
-        self.centre, self.scale = nn.Buffer(torch.zeros(state_size)), nn.Buffer(torch.ones(state_size))
+        self.standardise = Standardise(state_size)
 
     def look_over(self, states: Tensor) -> None:
-        """Centre and scale each number of a state by these (n, s): centimetres must count beside metres."""
-        spread = states.std(dim=0, correction=0)
-        self.centre.copy_(states.mean(dim=0))
-        # a number that never changes must not be blown up when it first does
-        self.scale.copy_(torch.where(spread > 1e-4, spread, 1.0))
+        """Learn the scale of each number of a state from these (n, s)."""
+        self.standardise.look_over(states)
 
     def forward(self, states: Tensor) -> Tensor:
-        outputs: Tensor = self.network(((states - self.centre) / self.scale).clamp(-10.0, 10.0))
-        return outputs[..., 0].tanh()
+        outputs: Tensor = self.network(self.standardise(states))
+        return SPAN * (outputs[..., 0] / SPAN).tanh()
 
 
 class ImageRewards(nn.Module):
@@ -79,7 +80,7 @@ class ImageRewards(nn.Module):
             hidden = functional.leaky_relu(layer(hidden), inplace=True)
         flat = hidden.reshape(len(hidden), self.members, -1).transpose(0, 1)
         outputs: Tensor = self.head(flat)
-        return outputs[..., 0].tanh()
+        return SPAN * (outputs[..., 0] / SPAN).tanh()
 
 
 RewardModel = StateRewards | ImageRewards

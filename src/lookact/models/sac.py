@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.models.ensemble import EnsembleMLP
+from lookact.models.standardise import Standardise
 from lookact.ops.gaussian import squashed_logprob
 
 LOG_STD = (-5.0, 2.0)
@@ -31,7 +32,7 @@ class SquashedActor(nn.Module):
         """Actions (b, a) with a gradient, and their log-densities (b,), for standard normal noise (b, a)."""
         mean, log_std = self(states)
         raw = torch.addcmul(mean, log_std.exp(), noise)
-        return raw.tanh(), squashed_logprob(raw, mean, log_std)
+        return raw.tanh(), squashed_logprob(raw, noise, log_std)
 
     @torch.no_grad()
     def act(self, states: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -41,7 +42,10 @@ class SquashedActor(nn.Module):
 
 
 class SAC(nn.Module):
-    """Everything that soft actor-critic learns. The targets and alpha follow by `train.sac`."""
+    """Everything that soft actor-critic learns. The targets and alpha follow by `train.sac`.
+
+    Actor and critics read states as `standardise` gives them; only `act` takes raw ones.
+    """
 
     def __init__(
         self,
@@ -54,12 +58,17 @@ class SAC(nn.Module):
     ) -> None:
         super().__init__()
         self.state_size, self.action_size = state_size, action_size
+        self.standardise = Standardise(state_size)
         self.actor = SquashedActor(state_size, action_size, hidden, generator)
         sizes = (state_size + action_size, *hidden, 1)
         self.critics = EnsembleMLP(2, sizes, generator)
         self.targets = EnsembleMLP(2, sizes, generator).requires_grad_(False)
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
         self.targets.load_state_dict(self.critics.state_dict())
+
+    def act(self, states: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Actions (b, a) to take at raw states (b, s): sampled with `noise`, else the mean's."""
+        return self.actor.act(self.standardise(states), noise)
 
     def reset_critics(self, generator: torch.Generator) -> None:
         """Start critics and targets anew: a changed reward makes what they have learned worthless."""

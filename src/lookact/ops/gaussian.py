@@ -21,13 +21,14 @@ def gaussian_entropy(log_std: Tensor) -> Tensor:
     return (log_std + 0.5 * (1.0 + LOG_TWO_PI)).sum(dim=-1)
 
 
-def squashed_logprob(raw: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log-density (...) of the action tanh(raw), raw (..., a) drawn from the Gaussian (arXiv:1812.05905, app. C).
+def squashed_logprob(raw: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
+    """Log-density (...) of tanh(raw) for raw = mean + exp(log_std) * noise, each (..., a) (arXiv:1812.05905, app. C).
 
     log(1 − tanh²x) is written as 2·(log 2 − x − softplus(−2x)), which stays exact where tanh rounds to 1.
     """
-    shrink = 2.0 * (math.log(2.0) - raw - functional.softplus(-2.0 * raw))
-    return gaussian_logprob(raw, mean, log_std) - shrink.sum(dim=-1)
+    plain = (noise.square() + LOG_TWO_PI) * -0.5 - log_std
+    shrink = (math.log(2.0) - raw - functional.softplus(raw * -2.0)) * 2.0
+    return (plain - shrink).sum(dim=-1)
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, ref_mean: Tensor, ref_log_std: Tensor) -> Tensor:

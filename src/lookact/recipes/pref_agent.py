@@ -46,6 +46,9 @@ class Learn:
     gamma: float = setting(0.99, help="discount", least=0, below=1)
     tau: float = setting(0.005, help="how much of the critics the targets take over at a time", above=0, most=1)
     target_every: int = setting(1, help="gradient steps between two updates of the targets", least=1)
+    reward_scale: float = setting(
+        1.0, help="deviation that the learned reward is brought to; the true one is multiplied by it", above=0
+    )
     alpha: float = setting(0.1, help="temperature at the start", above=0)
     after_reset: int = setting(100, help="gradient steps when the critics start anew on the first reward", least=0)
     capacity: int = setting(
@@ -92,7 +95,7 @@ def play(
             action = random_rng.uniform(-1.0, 1.0, agent.sac.action_size).astype(np.float32)
         else:
             noise = torch.randn(1, agent.sac.action_size, generator=noise_rng)
-            action = agent.sac.actor.act(torch.from_numpy(state)[None], noise)[0].numpy()
+            action = agent.sac.act(torch.from_numpy(state)[None], noise)[0].numpy()
         following, score, terminated, truncated, info = env.step(action)
         frame: Any = None if agent.frame_shape is None else env.render()
         reward = reward_of(following, frame, float(score))
@@ -112,6 +115,12 @@ def play(
             losses = improve(cfg, agent, learn_rng)
     told = {"rollout/return": true, "rollout/success": float(success), "rollout/earned": earned}
     return told | {name: float(value) for name, value in losses.items()}
+
+
+def look_over(agent: Agent) -> None:
+    """Take the scale of states from all that was lived through so far."""
+    seen = agent.replay.slots(np.arange(len(agent.replay))).next_states
+    agent.sac.standardise.look_over(torch.from_numpy(seen))
 
 
 def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, Tensor]:

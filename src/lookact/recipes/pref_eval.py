@@ -53,7 +53,7 @@ def make_sac(cfg: Config) -> SAC:
 
 def greedy_policy(sac: SAC) -> Act:
     """The mean of the actor's distribution."""
-    return lambda state, step: sac.actor.act(torch.from_numpy(state)[None])[0].numpy()
+    return lambda state, step: sac.act(torch.from_numpy(state)[None])[0].numpy()
 
 
 def sampled_policy(sac: SAC, generator: torch.Generator) -> Act:
@@ -61,7 +61,7 @@ def sampled_policy(sac: SAC, generator: torch.Generator) -> Act:
 
     def act(state: Array, step: int) -> Array:
         noise = torch.randn(1, sac.action_size, generator=generator)
-        return sac.actor.act(torch.from_numpy(state)[None], noise)[0].numpy()
+        return sac.act(torch.from_numpy(state)[None], noise)[0].numpy()
 
     return act
 

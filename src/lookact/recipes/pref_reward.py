@@ -109,7 +109,8 @@ def open_feedback(cfg: Config, run: Run, agent: Agent, queries: Table, closing: 
     else:
         answer = by_judge(service, goal_in_words(cfg.world))
     labeller = Labeller(answer, store, queries, inputs)
-    return FeedbackLoop(labeller, model, RewardLearner(model, lr=cfg.model.lr), LearnedReward(model, inputs), service)
+    reward = LearnedReward(model, inputs, deviation=cfg.learn.reward_scale)
+    return FeedbackLoop(labeller, model, RewardLearner(model, lr=cfg.model.lr), reward, service)
 
 
 def open_service(cfg: Config, run: Run, closing: ExitStack) -> JudgeService | None:

@@ -11,11 +11,11 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lookact.errors import ConfigError
-from lookact.recipes.pref_agent import Agent, Learn, learn, open_agent, play, wander
+from lookact.recipes.pref_agent import Agent, Learn, RewardOf, learn, look_over, open_agent, play, wander
 from lookact.recipes.pref_artifacts import begin_artifacts, save_artifacts
 from lookact.recipes.pref_eval import Evaluation, collect, evaluate, greedy_policy, random_policy, run_episodes
 from lookact.recipes.pref_judge import REPORT, Teaching
@@ -77,14 +77,12 @@ PRESETS = {
     ),
     "small": SMALL,
     "arm": Config(
-        world=World(task="window-close-v3", horizon=50, action_repeat=4),
-        judge=Judge(teaching=Teaching(lessons=8000)),
-        feedback=Feedback(total=800, session=40, every=8),
-        model=SMALL.model,
-        learn=Learn(
-            episodes=200, random=10, wander=10, hidden=(128, 128), lr=1e-3, rows=128, tau=0.01, capacity=10_000
-        ),
-        evaluation=Evaluation(every=20, episodes=5, final_episodes=30),
+        world=World(task="door-close-v3", horizon=30, action_repeat=4),
+        judge=Judge(teaching=Teaching(pictures=2000, looks=4, lessons=5000)),
+        feedback=Feedback(total=1600, session=80, every=6),
+        model=replace(SMALL.model, epochs=20),
+        learn=replace(SMALL.learn, episodes=150, random=10, wander=20, gamma=0.95, alpha=0.05, reward_scale=0.1),
+        evaluation=Evaluation(every=10, episodes=5, final_episodes=30),
     ),
     "full": Config(
         world=World(task="sweep-into-v3", horizon=250, action_repeat=2, image_size=128),
@@ -120,9 +118,13 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             # look and act, and learn from all that was lived through
             began = time.perf_counter()
             wandering = learned and episode <= cfg.learn.random + cfg.learn.wander
-            reward_of = no_reward if wandering else feedback.reward_of if feedback else true_reward
+            reward_of = (
+                no_reward if wandering else feedback.reward_of if feedback else true_reward(cfg.learn.reward_scale)
+            )
             improve = None if episode <= cfg.learn.random else wander if wandering else learn
             metrics = play(cfg, env, agent, episode, reward_of=reward_of, improve=improve)
+            if episode == cfg.learn.random:
+                look_over(agent)
             acted = time.perf_counter()
 
             # ask which is better, and learn to tell
@@ -162,9 +164,9 @@ def no_reward(state: Any, frame: Any, score: float) -> float:
     return 0.0
 
 
-def true_reward(state: Any, frame: Any, score: float) -> float:
-    """The simulator's own, to compare with."""
-    return score
+def true_reward(scale: float) -> RewardOf:
+    """The simulator's own times `scale`, to compare with."""
+    return lambda state, frame, score: scale * score
 
 
 def finish(cfg: Config, agent: Agent, run: Run) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The reward an agent learns from when the true one is out of reach: the mean of a learned ensemble, at unit scale."""
+"""The reward an agent learns from when the true one is out of reach: the mean of a learned ensemble, at a set scale."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Floats = NDArray[np.float32]
 
 
 class LearnedReward:
-    """Rewards of slots. Preferences fix neither zero nor unit: `settle` makes mean 0 and deviation 1 over a replay."""
+    """Rewards of slots. Preferences fix neither zero nor unit: `settle` gives mean 0 and a deviation over a replay."""
 
-    def __init__(self, model: RewardModel, kind: Feature, *, chunk: int = 1024) -> None:
-        self.model, self.kind, self.chunk = model, kind, chunk
+    def __init__(self, model: RewardModel, kind: Feature, *, deviation: float = 1.0, chunk: int = 1024) -> None:
+        self.model, self.kind, self.deviation, self.chunk = model, kind, deviation, chunk
         self.shift, self.scale = 0.0, 1.0
 
     def __call__(self, slots: Slots) -> Floats:
@@ -34,7 +34,7 @@ class LearnedReward:
         """Fix zero and unit by the replay, up to `most` of its slots, evenly spread; then relabel all of it."""
         spread = np.linspace(0, len(replay) - 1, min(most, len(replay))).astype(np.int64)
         raw = self._raw(replay.slots(spread).features(self.kind))
-        self.shift, self.scale = float(raw.mean()), 1.0 / max(float(raw.std()), 1e-3)
+        self.shift, self.scale = float(raw.mean()), self.deviation / max(float(raw.std()), 1e-3)
         replay.relabel(self)
         return {"reward/mean": self.shift, "reward/deviation": float(raw.std())}
 

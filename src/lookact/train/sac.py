@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,6 +40,7 @@ class SACLearner:
 
     def update(self, batch: Transitions, generator: torch.Generator) -> dict[str, Tensor]:
         """One step on a batch; metrics are tensors, so that only who reads them waits for them."""
+        batch = standardised(self.sac, batch)
         noise = torch.randn(2, len(batch.rewards), self.sac.action_size, generator=generator)
         alpha = self.sac.log_alpha.detach().exp()
         metrics = self._learn_critics(batch, noise[0], alpha) | self._learn_actor(batch.states, noise[1], alpha)
@@ -80,6 +81,13 @@ class SACLearner:
         # neither loss has a gradient for what the other trains
         take_step(self._actor, loss + warmth)
         return {"loss/actor": loss.detach(), "policy/entropy": metrics["entropy"], "policy/alpha": heat["alpha"]}
+
+
+def standardised(sac: SAC, batch: Transitions) -> Transitions:
+    """The batch with its states as the networks read them."""
+    states, next_states = sac.standardise(batch.states), sac.standardise(batch.next_states)
+    inputs = torch.cat([states, batch.inputs[:, sac.state_size :]], dim=1)
+    return replace(batch, inputs=inputs, states=states, next_states=next_states)
 
 
 def take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
