@@ -55,8 +55,13 @@ PRESETS = {
         evaluation=Evaluation(every=1, episodes=2, final_episodes=4, outside=2, rows=4, films=1),
     ),
     "small": Config(
-        # few demonstrations on purpose: 300 clone to about 80%, and leave reward little to add
-        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=160, epochs=12, lr=2e-3),
+        model=Model(std=0.15),
+        world=World(max_steps=30),
+        # few demonstrations on purpose: they leave reward something to add
+        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=50, epochs=16, lr=2e-3),
+        learn=Learn(updates=48, lr=8e-5, critic_warmup=3),
+        ppo=PPO(gamma=0.98, max_kl=0.06),
+        evaluation=Evaluation(every=24, final_episodes=150, outside=50, rows=25, films=2),
     ),
     "full": Config(
         model=Model(
