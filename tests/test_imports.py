@@ -36,5 +36,6 @@ def test_help_loads_nothing_heavy():
     assert not heavy & modules_after("from lookact.cli import main; assert main(['--help']) == 0")
 
 
+@pytest.mark.slow
 def test_the_probe_sees_torch():
     assert "torch" in modules_after("import lookact.batch")

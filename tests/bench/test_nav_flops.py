@@ -1,5 +1,6 @@
 from collections import Counter
 
+import pytest
 import torch
 
 from lookact.bench.nav_flops import count_flops, find_products, multiplies, updates
@@ -23,6 +24,7 @@ def test_flops_of_a_batch_of_products():
     assert count_flops(Counter({((4, 2, 3), (4, 3, 5)): 2})) == 2 * 4 * 2 * (2 * 3 * 5)
 
 
+@pytest.mark.slow
 def test_both_sides_do_the_same_flops(folder, load):
     update, alone = updates(folder, load)(), multiplies(folder, load)()
     assert update["flops"] == alone["flops"] > 1e7

@@ -1,6 +1,9 @@
+import pytest
+
 from lookact.bench.nav_rollout import keeps, rereads
 
 
+@pytest.mark.slow
 def test_both_sides_do_the_same_work_in_every_repetition(folder, load):
     kept, reread = keeps(folder, load), rereads(folder, load)
     first = kept()

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from lookact.bench.nav_update import by_episode, by_turn, credited, learn, sample_episodes, split_turns, whole_step
@@ -26,6 +27,7 @@ def test_split_turns_hold_every_unit_once_behind_all_that_came_before(chat, load
     np.testing.assert_array_equal(parts[-1].ids, segment.ids)
 
 
+@pytest.mark.slow
 def test_both_sides_learn_from_the_same_units(folder, load):
     episodes, turns = by_episode(folder, load)(), by_turn(folder, load)()
     assert episodes["units"] == turns["units"]
@@ -33,6 +35,7 @@ def test_both_sides_learn_from_the_same_units(folder, load):
     assert turns["tokens"] > episodes["tokens"]
 
 
+@pytest.mark.slow
 def test_the_whole_step_learns_from_every_sampled_token(folder, load):
     step, update = whole_step(folder, load), by_episode(folder, load)
     assert step()["sampled_tokens"] == update()["units"]

@@ -26,17 +26,20 @@ def failure(capfd, processes=2) -> tuple[int, str]:
     return stop.value.code, capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_process_gets_the_words_and_its_rank(script, tmp_path):
     script(f"assert is_launched(); open(os.path.join({str(tmp_path)!r}, rank), 'w').write(' '.join(sys.argv[1:]))")
     launch(["train", "toy"], 2)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "train toy", "1": "train toy"}
 
 
+@pytest.mark.slow
 def test_a_failed_process_ends_with_its_own_line_and_code(script, capfd):
     script("if rank == '1': leave_note('lr = -1: set it above 0', 2, ours=True); sys.exit(2)\ntime.sleep(60)")
     assert failure(capfd) == (2, "lookact: lr = -1: set it above 0\n")
 
 
+@pytest.mark.slow
 def test_the_reason_is_told_and_not_the_connection_lost_to_it(script, capfd):
     script(
         "leave_note('failed: RuntimeError: connection closed' if rank == '0' else 'disk full', 1, ours=rank == '1')\n"
@@ -62,6 +65,7 @@ def test_the_note_of_our_own_error_comes_first(capfd):
     assert capfd.readouterr().err == "lookact: reason\n"
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_one_line(script, capfd):
     script("if rank == '1': os.kill(os.getpid(), 9)\ntime.sleep(60)")
     code, line = failure(capfd)
@@ -69,6 +73,7 @@ def test_a_killed_process_is_one_line(script, capfd):
     assert line == "lookact: a process was ended by SIGKILL; train continues where it was with --auto-resume\n"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_every_process(tmp_path):
     """In a process of its own, as one presses Ctrl-C."""
     text = (

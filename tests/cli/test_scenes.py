@@ -28,6 +28,7 @@ def test_a_damaged_room_is_named_with_exit_code_2(tmp_path, capsys):
     assert "1 problems in 1 scenes of rooms" in captured.err
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tmp_path, capsys):
     output(capsys, "scenes", "show", "seed:7", "--out", "deep/map.png")
     output(capsys, "scenes", "sheet", "--count", "2", "--out", "sheet.png")

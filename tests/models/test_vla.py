@@ -267,6 +267,7 @@ def _frozen(vla: VLA) -> VLA:
     return vla
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_policy():
     first, other = policy(seed=3), policy(seed=4)
     torch.manual_seed(99)

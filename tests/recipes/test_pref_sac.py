@@ -81,6 +81,7 @@ def killed_at(monkeypatch, episode):
     monkeypatch.setattr(Run, "log", dying)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("episode", [3, 5])
 def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(cfg, train, tmp_path, monkeypatch, episode):
     whole = train(pref_sac.main, cfg, "whole")
@@ -132,6 +133,7 @@ def test_the_true_reward_needs_no_judge_and_asks_nothing(cfg, train, tmp_path):
     assert np.array_equal(ring.rewards.numpy(), ring.slots(np.arange(35)).scores)
 
 
+@pytest.mark.slow
 def test_labels_of_an_earlier_run_count_towards_the_total(cfg, train, tmp_path):
     train(pref_sac.main, cfg, "first")
     cached = replace(cfg.feedback, cached_label_path=str(tmp_path / "first"))
@@ -143,6 +145,7 @@ def test_labels_of_an_earlier_run_count_towards_the_total(cfg, train, tmp_path):
         train(pref_sac.main, longer, "third")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["disagreement", "entropy", "k_centre"])
 @pytest.mark.parametrize("inputs", ["state", "frame"])
 def test_every_way_to_choose_works_with_states_and_with_pictures(cfg, train, tmp_path, strategy, inputs):
@@ -167,6 +170,7 @@ def unbroken(cfg, train, tmp_path, bright_server):
     return rows(tmp_path / "whole"), weights_of(tmp_path / "whole", 5)
 
 
+@pytest.mark.slow
 def test_a_run_whose_server_is_killed_stops_and_goes_on_where_it_was(cfg, train, tmp_path, bright_server, unbroken):
     first = bright_server(last=13)
     with pytest.raises(JudgeError, match="no answer"):

@@ -24,6 +24,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_what_was_recorded_comes_back(folder):
     written, read = list(record_demos(SMALL, seed=0, count=5, noise=0.1, workers=1)), list(open_demos(folder, SMALL))
     assert len(read) == 5
@@ -36,6 +37,7 @@ def test_what_was_recorded_comes_back(folder):
     assert not np.array_equal(read[0].states[0], read[1].states[0])
 
 
+@pytest.mark.slow
 def test_episodes_that_the_expert_does_not_solve_are_left_out():
     hurried = World(task="reach", cameras=("head",), image_size=16, max_steps=5)
     demos = list(record_demos(hurried, seed=0, count=2, noise=0.0, workers=1))
@@ -79,6 +81,7 @@ def test_a_torn_file_is_one_line(folder, tmp_path, kind):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_set_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         yield from itertools.islice(record_demos(SMALL, seed=0, count=1, noise=0.1, workers=1), 1)
@@ -96,11 +99,13 @@ def _die(number: int) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_said():
     with pytest.raises(EnvError, match="a worker process died"):
         list(in_workers(_die, [(number,) for number in range(6)], SMALL, 1))
 
 
+@pytest.mark.slow
 def test_looks_do_not_depend_on_who_draws_them():
     one, two = (draw_looks(SMALL, seed=0, count=9, workers=workers) for workers in (1, 2))
     assert len(one) == 9

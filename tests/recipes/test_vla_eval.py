@@ -21,6 +21,7 @@ def told(courses: list[Course]) -> list[tuple[int, bool, int, float]]:
     return [(course.number, course.success, course.steps, course.reward) for course in courses]
 
 
+@pytest.mark.slow
 def test_the_same_episodes_however_many_stand_side_by_side(policy):
     together, in_turn = (run_episodes(policy, SMALL, episodes=5, rows=rows, **HOW) for rows in (5, 2))
     assert [course.number for course in together] == [0, 1, 2, 3, 4]
@@ -28,6 +29,7 @@ def test_the_same_episodes_however_many_stand_side_by_side(policy):
         assert a == pytest.approx(b, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_greedy_needs_no_luck_and_sampling_follows_the_seed(policy):
     how = {**HOW, "episodes": 2, "rows": 2}
     first, again, greedy = (
@@ -37,6 +39,7 @@ def test_greedy_needs_no_luck_and_sampling_follows_the_seed(policy):
     assert first != greedy
 
 
+@pytest.mark.slow
 def test_random_actions_need_no_policy():
     courses = run_episodes(None, SMALL, episodes=3, rows=3, **HOW)
     assert len(courses) == 3

@@ -134,6 +134,7 @@ def test_a_checkpoint_and_random_actions_are_measured(cloned, tmp_path):
     assert list(tmp_path.glob("in_distribution-000-*.mp4"))
 
 
+@pytest.mark.slow
 def test_demonstrations_are_collected_once(tmp_path, capsys):
     words = ["--demos", "2", "--world.task", "reach", "--world.image-size", "16", "--start.workers", "1", "--json"]
     assert command(["collect", "vla-ppo", "--out", str(tmp_path / "demos"), *words]) == 0

@@ -72,6 +72,7 @@ def test_in_haste_the_expert_answers_at_the_first_look_though_nobody_asked_it_to
     assert any("I must guess." in demo.replies[0] for demo in hasty)
 
 
+@pytest.mark.slow
 def test_a_share_of_the_demonstrations_is_hasty():
     lengths = [
         len(demo.replies) for demo in make_demos(EASY_ROOMS, make_plans(0, "test", groups=40), noise=0.0, haste=0.5)
@@ -79,6 +80,7 @@ def test_a_share_of_the_demonstrations_is_hasty():
     assert 10 < sum(length == 1 for length in lengths) < 35
 
 
+@pytest.mark.slow
 def test_the_corpus_holds_prompts_and_replies():
     corpus = make_corpus(EASY_ROOMS)
     assert any(re.match("How many of the", text) for text in corpus)

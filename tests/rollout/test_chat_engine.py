@@ -41,6 +41,7 @@ def test_greedy_replies_do_not_depend_on_the_batch(chat):
         assert [together[index + len(PROMPTS) * copy] for copy in range(4)] == [alone] * 4
 
 
+@pytest.mark.slow
 def test_near_ties_are_settled_alone(chat):
     engine = ChatEngine(chat)
     engine.near_tie = float("inf")

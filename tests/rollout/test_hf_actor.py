@@ -32,6 +32,7 @@ def test_sampled_logprobs_equal_teacher_forced_ones_on_ragged_turns_with_images(
     assert gap < 1e-4
 
 
+@pytest.mark.slow
 def test_parity_holds_after_a_weight_update(chat, toy_envs):
     actor = HFActor(chat, SAMPLING)
     optimizer = torch.optim.SGD(chat.parameters(), lr=0.5)
@@ -53,6 +54,7 @@ def test_a_full_context_starts_afresh_and_still_agrees_with_the_learner(chat, to
     assert (scores.logprobs - batch.logprobs)[batch.mask].abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_an_episode_depends_on_its_plan_and_not_on_its_neighbours(chat, toy_envs):
     together = collect(PLANS, toy_envs, HFActor(chat, SAMPLING))
     alone = [collect([plan], toy_envs[:1], HFActor(chat, SAMPLING))[0] for plan in PLANS]

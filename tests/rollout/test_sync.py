@@ -24,6 +24,7 @@ def learn(chat, scale=0.05):
             weight.add_(scale * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
 
 
+@pytest.mark.slow
 def test_the_engine_follows_the_learner_from_version_to_version(chat, actor):
     sync = EngineSync(actor, limit=1e-3)
     sync.push(merged_state(chat), 0)

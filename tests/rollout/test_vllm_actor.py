@@ -20,6 +20,7 @@ def decisions(episodes):
     return [turn.decision for episode in episodes for turn in episode.turns]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"max_context": 60}])
 def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, copy_engine, toy_envs, changes):
     sampling = dataclasses.replace(SAMPLING, greedy=True, **changes)
@@ -35,6 +36,7 @@ def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, copy_engine
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", [{}, {"temperature": 0.7}, {"top_k": 20, "top_p": 0.8}, {"max_context": 60}])
 def test_sampled_logprobs_are_the_learners(chat, copy_engine, toy_envs, filters):
     sampling = dataclasses.replace(SAMPLING, **filters)

@@ -111,6 +111,7 @@ def test_with_memory_whole_demonstrations_are_imitated():
     assert float(loss.detach()) == pytest.approx((1 + 0 + 1 + 4 + 9) / 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"memory": 8}, {"chunk": 2}])
 def test_a_policy_learns_what_is_shown(changes):
     vla = policy(**changes)

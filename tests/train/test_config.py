@@ -236,6 +236,7 @@ VALUES = st.recursive(
 WORDS = st.sampled_from(["--seed", "--whiten", "--sizes", "3", "x", "--no-whiten", "=", "--optim", "-1"]) | st.text()
 
 
+@pytest.mark.slow
 @settings_of(max_examples=50)
 @given(VALUES)
 def test_any_value_is_taken_or_refused_in_one_line(value):

@@ -103,6 +103,7 @@ def train(updates, *, rows=8, steps=24, seed=0, lr=1e-2, **options):
     return learner, told
 
 
+@pytest.mark.slow
 def test_ppo_solves_a_small_task():
     _, told = train(12, rows=16, lr=3e-2, normalise_state=True, scale_rewards=True)
     success = [each["rollout/success_rate"] for each in told]

@@ -27,6 +27,7 @@ def test_an_untaught_head_is_wrong_by_one_deviation(chat):
     assert float(loss.detach()) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_tower_learns_where_things_are_and_nothing_else_changes(chat):
     images, places = squares(64)
     tower = {id(parameter) for parameter in chat.causal.model.visual.parameters()}

@@ -19,6 +19,7 @@ def test_a_tiny_model_is_counted_to_within_norms_and_biases(chat):
     assert shape.parameters == matrices
 
 
+@pytest.mark.slow
 def test_adapters_are_counted_exactly(tiny_folder):
     chat = load_chat(tiny_folder, lora=LoraSpec(rank=4))
     text = sum(p.numel() for name, p in chat.named_parameters() if p.requires_grad and "language_model" in name)

@@ -41,6 +41,7 @@ def test_the_order_of_a_known_reward_is_recovered(length, teacher):
     assert metrics["reward/accuracy"] > 0.85
 
 
+@pytest.mark.slow
 def test_pictures_can_be_ordered_too():
     # the higher the bright bar stands, the better
     heights = np.random.default_rng(0).integers(4, 44, size=(2, 60))

@@ -32,6 +32,7 @@ def q_of(learner, batch):
     return learner.sac.critics(batch.inputs)[..., 0]
 
 
+@pytest.mark.slow
 def test_critics_learn_the_reward_where_every_step_terminates():
     learner, generator = make(lr=3e-3), torch.Generator().manual_seed(1)
     batch = replace(batch_of(), terminated=torch.ones(32, dtype=torch.bool))

@@ -47,6 +47,7 @@ def test_an_untaught_head_expects_little_everywhere(chat):
     assert float(loss.detach()) == pytest.approx(wanted + 4 * (16 + 15 * 9) / 16, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_tower_learns_to_tell_patches_and_nothing_else_moves(chat):
     looks = {i: marked(i // SIDE, i % SIDE, kind=i % 2) for i in range(16)}
     words = chat.causal.model.language_model.state_dict()

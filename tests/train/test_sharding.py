@@ -90,6 +90,7 @@ def learned_by(chat, kind, number):
     return told, weights_of(chat), len(sharded_parts(chat))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "number"), [("data", 5), ("shard", 5), ("shard", 1)])
 def test_two_processes_learn_what_one_does(chat, together, kind, number):
     # with one micro-batch the second process has none of its own
@@ -145,6 +146,7 @@ def act_and_learn(chat):
     return before, act(chat)
 
 
+@pytest.mark.slow
 def test_a_sharded_policy_acts_like_a_whole_one_before_and_after_learning(chat, together):
     four, three = together(act_and_learn, chat)
     one = act(chat)

@@ -27,6 +27,7 @@ def segments(chat):
     return {i: cut(demo_episode(demo(i), script, name=f"{i}"))[0] for i in range(8)}
 
 
+@pytest.mark.slow
 def test_eight_demonstrations_are_learned_by_heart_and_the_noise_in_them_is_not(chat, segments):
     told = []
     fit(

@@ -217,6 +217,7 @@ def test_advance_from_a_blocked_cell_does_not_move():
     np.testing.assert_array_equal(reached, start)
 
 
+@pytest.mark.slow
 def test_advance_never_tunnels():
     rng = np.random.default_rng(7)
     space = random_grid(3, shape=(30, 30), density=0.15)

@@ -62,6 +62,7 @@ def test_routes_by_hand() -> None:
     assert found["sofa", "sink", "bed", "oven"] == "Turn Left, Turn Left"
 
 
+@pytest.mark.slow
 def test_things_in_the_way_block_a_route() -> None:
     assert ("bed", "sofa", "sofa", "sink") in routes(room(WALLS))
     assert ("bed", "sofa", "sofa", "sink") not in routes(room({**WALLS, "shelf": (3, 3)}))
