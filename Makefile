@@ -51,7 +51,7 @@ $(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt too
 	@tools/system-libraries
 	@test -x $(MANISKILL_VENV)/bin/python || $(PYTHON) -m venv $(MANISKILL_VENV)
 	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-maniskill.txt -e ".[maniskill,robot]" hypothesis pytest
+	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-maniskill.txt -e ".[maniskill,robot,serve]" hypothesis pytest
 	tools/mesa-vulkan $(MANISKILL_VENV)/mesa
 	@touch $@
 

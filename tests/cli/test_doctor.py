@@ -29,7 +29,9 @@ def test_each_finding_is_one_line_with_its_remedy(monkeypatch, capsys):
     assert report["good"] == {"state": OK, "detail": "fine", "remedy": ""}
 
 
-@pytest.mark.parametrize("name", ["python", "torch", "memory", "disk", "embree", "ffmpeg", "vllm", "ray", "wandb"])
+@pytest.mark.parametrize(
+    "name", ["python", "torch", "memory", "disk", "embree", "maniskill", "ffmpeg", "vllm", "ray", "wandb"]
+)
 def test_a_check_answers_on_this_machine(name):
     finding = doctor.examine(checks.CHECKS[name])
     assert finding.state in (OK, ABSENT, BROKEN)
@@ -52,10 +54,24 @@ def test_a_renderer_that_dies_is_a_finding(monkeypatch):
     assert checks.mujoco().state == BROKEN
 
 
-def test_a_package_that_is_not_there_is_absent(monkeypatch):
+@pytest.mark.parametrize("check", [checks.mujoco, checks.maniskill])
+def test_a_package_that_is_not_there_is_absent(monkeypatch, check):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None)
-    assert checks.mujoco().state == ABSENT
+    assert check().state == ABSENT
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "told"),
+    [("print('some card')", OK, "draws with some card"), ("import os; os.abort()", BROKEN, "Mesa 25 or newer")],
+)
+def test_maniskill_is_well_where_sapien_finds_a_device(monkeypatch, code, state, told):
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(checks.importlib.metadata, "version", lambda name: "3.0")
+    monkeypatch.setattr(checks, "NAME_DRAWING_DEVICE", code)
+    finding = checks.maniskill()
+    assert finding.state == state
+    assert told in finding.detail
 
 
 def _absent(name: str) -> str:

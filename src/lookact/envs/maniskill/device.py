@@ -61,7 +61,7 @@ def claim_gpu(environment: MutableMapping[str, str], gpu: Gpu | None, *, importe
 
 
 def prepare() -> str:
-    """Choose the GPU, import SAPIEN, and return the device that draws in ManiSkill's words: `cuda:0`, or `cpu`."""
+    """Choose the GPU, import SAPIEN, and return the device that draws: `cuda:0` in CUDA's count, or `cpu`."""
     if importlib.util.find_spec("mani_skill") is None or importlib.util.find_spec("sapien") is None:
         raise EnvError(ABSENT)
     import torch
@@ -71,7 +71,7 @@ def prepare() -> str:
     # Mesa's driver for the CPU starts a thread a core, which costs more than it saves for pictures as small as these
     os.environ.setdefault("LP_NUM_THREADS", "0")
     drawing_device()
-    return "cpu" if gpu is None else f"sapien_cuda:{gpu.visible}"
+    return "cpu" if gpu is None else f"cuda:{gpu.visible}"
 
 
 def drawing_device() -> str:

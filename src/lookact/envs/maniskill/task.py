@@ -5,6 +5,7 @@ Import it after `device.prepare`: this module imports SAPIEN.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,12 @@ WRIST_EYE, WRIST_POINT, WRIST_FOVY = (0.1, 0.0, 0.015), (0.05, 0.0, 0.12), 78.0
 NEAR, FAR = 0.01, 20.0
 
 
+@functools.cache
+def hold_renderer(device: str) -> Any:
+    """One renderer for as long as the process lives: with the last go its shaders, ten seconds of compiling."""
+    return sapien.render.RenderSystem(sapien.Device(device))
+
+
 class Exploration(BaseEnv):  # type: ignore[misc]
     """One table whose look is built once and kept until a reset asks for another."""
 
@@ -40,6 +47,7 @@ class Exploration(BaseEnv):  # type: ignore[misc]
             sim_backend="physx_cpu",
             render_backend=device,
         )
+        hold_renderer(device)
 
     def stage(self, look: Look, start: Start, joints: Vector, *, rebuild: bool) -> None:
         """Begin an episode with the arm at joints (9,), fingers among them; `rebuild` where the look is another."""
