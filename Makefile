@@ -4,6 +4,9 @@ VENV ?= .venv
 EXTRAS := dev,wandb,quant,robot,serve,ray
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+JOBS ?= 2
+# a file stays with one worker, so that what its tests share is made once
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
 VLLM_TESTS := tests/rollout/test_vllm_engine.py tests/recipes/test_vqa_engine.py
@@ -31,7 +34,7 @@ demo: setup      ## a vision-language model learns to navigate: warm start, RL, 
 	$(BIN)/lookact demo
 
 test: setup      ## every test but the long learning runs (under 20 minutes on 2 cores)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not learn"
+	$(PYTEST) -m "not learn"
 
 test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment of its own (.venv-vllm, 4 GB)
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm $(VLLM_TESTS)
@@ -64,7 +67,7 @@ types: setup     ## types alone
 	$(BIN)/mypy
 
 fast: setup      ## the fast tests alone
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not learn"
+	$(PYTEST) -q -m "not slow and not learn"
 
 format: setup    ## rewrite the code in the house style
 	$(BIN)/ruff format .
