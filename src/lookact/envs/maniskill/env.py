@@ -26,7 +26,6 @@ from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
 from lookact.types import Image
 
-CLUTTER = 4
 GRIP_LOW, GRIP_HIGH = -0.01, 0.04
 """Metres that ManiSkill's gripper takes -1 and 1 for."""
 
@@ -98,7 +97,7 @@ class ManiSkillTable(gymnasium.Env[Shown, NDArray[np.float32]]):
 
     def _draw_episode(self, scene_seed: int, start_seed: int) -> None:
         self._scene = scene_seed
-        self.look = draw_look(scene_seed, self.randomise, "none", things=self.things, clutter=CLUTTER)
+        self.look = draw_look(scene_seed, self.randomise, "none", things=self.things, clutter=Layout.clutter)
         self.start = draw_start(start_seed, "reach", "none", things=self.things)
         self.instruction = phrase(
             "reach",
