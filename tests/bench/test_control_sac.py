@@ -32,7 +32,7 @@ def test_with_equal_weights_both_sides_value_and_act_alike():
                 weight[0], bias[0, 0] = layer.weight.T, layer.bias
     states = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
     with torch.no_grad():
-        actions, _ = ours.actor.sample(states, torch.zeros(7, 2))
+        actions = ours.actor.act(states)
         q = ours.critics(torch.cat([states, actions], dim=1))
         assert torch.allclose(actions, actor(states, deterministic=True), atol=1e-5)
         assert torch.allclose(q, torch.stack(theirs.critic(states, actions)), atol=1e-5)

@@ -2,7 +2,7 @@ import copy
 
 import torch
 
-from lookact.models.ensemble import EnsembleMLP
+from lookact.models.ensemble import EnsembleMLP, run_ahead, run_back
 
 
 def make(members=3, sizes=(4, 8, 6, 2), seed=0):
@@ -45,12 +45,17 @@ def test_gradients_are_those_of_autograd():
         assert torch.allclose(given, inputs.grad, atol=1e-5)
 
 
-def test_frozen_networks_pass_the_gradient_on_and_keep_none():
-    network, inputs, other = make(), drawn(5, 4), drawn(5, 4)
-    network.frozen(inputs).sum().backward()
-    assert network.flat.grad is None
-    network(other).sum().backward()
-    assert torch.allclose(inputs.grad, other.grad)
+def test_gradients_by_hand_are_those_of_the_graph():
+    network, inputs = make(), drawn(5, 4)
+    upper = drawn(3, 5, 2, seed=2).detach()
+    network(inputs).backward(upper)
+    found, network.flat.grad = network.flat.grad, None
+    outputs, met = run_ahead(inputs.detach(), network.layers)
+    told = run_back(upper, met, network.layers, network.gradients(), for_inputs=True)
+    assert torch.equal(outputs, network(inputs))
+    assert torch.equal(network.flat.grad, found)
+    assert torch.allclose(told.sum(dim=0), inputs.grad)
+    assert run_back(upper, met, network.layers, None, for_inputs=False) is None
 
 
 def test_each_member_may_have_rows_of_its_own():

@@ -2,31 +2,11 @@ import math
 
 import torch
 
-from lookact.models.sac import SAC, SquashedActor
+from lookact.models.sac import SAC
 
 
 def make(seed=0, **changes):
     return SAC(3, 2, hidden=(16, 16), generator=torch.Generator().manual_seed(seed), **changes)
-
-
-def test_actions_are_bounded_and_follow_the_noise():
-    actor = make().actor
-    states = torch.randn(50, 3, generator=torch.Generator().manual_seed(1))
-    noise = torch.randn(50, 2, generator=torch.Generator().manual_seed(2))
-    actions, _ = actor.sample(states, noise)
-    assert actions.abs().max() < 1
-    assert torch.allclose(actor.act(states, noise), actions)
-    assert torch.allclose(actor.act(states), actor.sample(states, torch.zeros(50, 2))[0])
-
-
-def test_the_density_of_actions_integrates_to_one():
-    actor = SquashedActor(1, 1, (8,), torch.Generator().manual_seed(3))
-    state = torch.tensor([[0.7]])
-    mean, log_std = actor(state)
-    edges = torch.linspace(-0.9999, 0.9999, 20001)[:, None]
-    noise = (edges.atanh() - mean) / log_std.exp()
-    _, logprobs = actor.sample(state.expand(len(edges), 1), noise)
-    assert abs(torch.trapezoid(logprobs.exp(), edges[:, 0]).item() - 1) < 1e-3
 
 
 def test_targets_begin_as_the_critics_and_have_no_gradient():

@@ -1,3 +1,4 @@
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,8 @@ import torch
 from lookact.data.replay import Replay, Transitions
 from lookact.envs.classic import Classic
 from lookact.models.sac import SAC
+from lookact.ops.gaussian import squashed_logprob
+from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, temperature_loss
 from lookact.train.checkpoint import load_checkpoint, save_checkpoint
 from lookact.train.sac import SACLearner, SACSpec
 
@@ -52,11 +55,37 @@ def test_the_actor_climbs_the_critics_and_does_not_teach_them():
         return learner.sac.critics(torch.cat([states, actions], dim=1)).amin(dim=0).mean().item()
 
     start = value()
-    for _ in range(200):
-        learner._learn_actor(states, torch.randn(64, 2, generator=generator), torch.tensor(0.0))
+    with torch.no_grad():
+        for _ in range(200):
+            drawn = learner.sac.actor.draw(states, torch.randn(64, 2, generator=generator))
+            learner._learn_actor(states, drawn, torch.tensor(0.0))
     assert value() > start
     assert all(torch.equal(old, new) for old, new in zip(before, learner.sac.critics.parameters()))
     assert all(parameter.grad is None for parameter in learner.sac.critics.parameters())
+
+
+def test_gradients_are_those_of_the_losses():
+    learner, batch, gamma = make(gamma=0.9), batch_of(), 0.9
+    sac = copy.deepcopy(learner.sac)
+    noise = torch.randn(64, 2, generator=torch.Generator().manual_seed(3))
+    drawn = sac.actor.draw(torch.cat([batch.next_states, batch.states]), noise)
+    alpha = sac.log_alpha.detach().exp()
+    next_q = sac.targets(torch.cat([batch.next_states, drawn.actions[:32]], dim=1)).amin(dim=0)[:, 0]
+    target = critic_target(batch.rewards, batch.terminated, next_q, drawn.logprobs[:32], gamma=gamma, alpha=alpha)
+    critic_loss(sac.critics(batch.inputs)[..., 0], target)[0].backward()
+    learner.update(batch, torch.Generator().manual_seed(3))
+    assert torch.allclose(learner.sac.critics.flat.grad, sac.critics.flat.grad, atol=1e-6)
+
+    # the actor is taught by critics that have learned already
+    sac.critics.load_state_dict(learner.sac.critics.state_dict())
+    mean, log_std = sac.actor(batch.states)
+    raw = mean + log_std.exp() * noise[32:]
+    logprobs = squashed_logprob(raw, noise[32:], log_std)
+    q = sac.critics(torch.cat([batch.states, raw.tanh()], dim=1)).amin(dim=0)[:, 0]
+    loss = actor_loss(logprobs, q, alpha=alpha)[0]
+    (loss + temperature_loss(sac.log_alpha, logprobs, target_entropy=learner.target_entropy)[0]).backward()
+    assert torch.allclose(learner.sac.actor.network.flat.grad, sac.actor.network.flat.grad, atol=1e-6)
+    assert torch.allclose(learner.sac.log_alpha.grad, sac.log_alpha.grad, atol=1e-6)
 
 
 def test_the_temperature_rises_while_the_policy_is_too_certain():

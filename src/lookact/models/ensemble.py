@@ -43,11 +43,14 @@ class EnsembleMLP(nn.Module):
         return self._layers
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return run(inputs, self.flat, self.layers)
+        outputs: Tensor = _Perceptrons.apply(inputs, self.flat, self.layers)  # type: ignore[no-untyped-call]
+        return outputs
 
-    def frozen(self, inputs: Tensor) -> Tensor:
-        """The same with a gradient for the inputs alone."""
-        return run(inputs, self.flat.detach(), self.layers)
+    def gradients(self) -> list[Layer]:
+        """Where `run_back` writes so that an optimiser finds the weights' gradient; laid out like the layers."""
+        if self.flat.grad is None:
+            self.flat.grad = torch.empty_like(self.flat)
+        return split_layers(self.flat.grad, self.members, self.sizes)
 
 
 def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[Layer]:
@@ -61,43 +64,49 @@ def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[Layer
     return layers
 
 
-def run(inputs: Tensor, flat: Tensor, layers: list[Layer]) -> Tensor:
-    outputs: Tensor = _Perceptrons.apply(inputs, flat, layers)  # type: ignore[no-untyped-call]
-    return outputs
-
-
 class _Perceptrons(torch.autograd.Function):
     """All layers, which are parts of `flat`, as one node of the graph."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, flat: Tensor, layers: list[Layer]) -> Tensor:
-        hidden = inputs.expand(len(layers[0][0]), -1, -1) if inputs.dim() == 2 else inputs
-        met = []
-        for weight, bias in layers[:-1]:
-            met.append(hidden)
-            hidden = torch.baddbmm(bias, hidden, weight).relu_()
-        ctx.save_for_backward(flat, *met, hidden)
+        outputs, met = run_ahead(inputs, layers)
+        ctx.save_for_backward(flat, *met)
         ctx.layers, ctx.shared = layers, inputs.dim() == 2
-        return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upper: Tensor) -> tuple[Tensor | None, ...]:
         flat, *met = ctx.saved_tensors
-        layers: list[Layer] = ctx.layers
         for_inputs, for_weights, _ = ctx.needs_input_grad
-        found = torch.empty_like(flat) if for_weights else flat
-        gradients = parts_like(layers, found) if for_weights else layers
-        for depth in reversed(range(len(layers))):
-            if for_weights:
-                torch.bmm(met[depth].mT, upper, out=gradients[depth][0])
-                torch.sum(upper, dim=1, keepdim=True, out=gradients[depth][1])
-            if depth or for_inputs:
-                upper = torch.bmm(upper, layers[depth][0].mT)
-            if depth:
-                upper = torch.ops.aten.threshold_backward(upper, met[depth], 0)
-        told = (upper.sum(dim=0) if ctx.shared else upper) if for_inputs else None
-        return told, found if for_weights else None, None
+        found = torch.empty_like(flat) if for_weights else None
+        gradients = None if found is None else parts_like(ctx.layers, found)
+        told = run_back(upper, met, ctx.layers, gradients, for_inputs=for_inputs)
+        return told.sum(dim=0) if told is not None and ctx.shared else told, found, None
+
+
+def run_ahead(inputs: Tensor, layers: list[Layer]) -> tuple[Tensor, list[Tensor]]:
+    """Outputs (members, b, outputs), and what every layer met (members, b, its inputs)."""
+    hidden = inputs.expand(len(layers[0][0]), -1, -1) if inputs.dim() == 2 else inputs
+    met = [hidden]
+    for weight, bias in layers[:-1]:
+        met.append(torch.baddbmm(bias, met[-1], weight).relu_())
+    return torch.baddbmm(layers[-1][1], met[-1], layers[-1][0]), met
+
+
+def run_back(
+    upper: Tensor, met: Sequence[Tensor], layers: list[Layer], gradients: list[Layer] | None, *, for_inputs: bool
+) -> Tensor | None:
+    """From the outputs' gradient to the inputs' (members, b, inputs), if asked for; those of weights are written."""
+    for depth in reversed(range(len(layers))):
+        if gradients is not None:
+            torch.bmm(met[depth].mT, upper, out=gradients[depth][0])
+            torch.sum(upper, dim=1, keepdim=True, out=gradients[depth][1])
+        if depth or for_inputs:
+            upper = torch.bmm(upper, layers[depth][0].mT)
+        if depth:
+            upper = torch.ops.aten.threshold_backward(upper, met[depth], 0)
+    return upper if for_inputs else None
 
 
 def parts_like(layers: list[Layer], vector: Tensor) -> list[Layer]:

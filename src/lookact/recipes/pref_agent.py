@@ -43,6 +43,7 @@ class Learn:
     lr: float = setting(3e-4, help="learning rate", above=0)
     rows: int = setting(512, help="transitions a gradient step", least=1)
     every: int = setting(1, help="decisions a gradient step", least=1)
+    updates: int = setting(1, help="gradient steps at a time", least=1)
     gamma: float = setting(0.99, help="discount", least=0, below=1)
     tau: float = setting(0.005, help="how much of the critics the targets take over at a time", above=0, most=1)
     target_every: int = setting(1, help="gradient steps between two updates of the targets", least=1)
@@ -50,6 +51,9 @@ class Learn:
         1.0, help="deviation that the learned reward is brought to; the true one is multiplied by it", above=0
     )
     alpha: float = setting(0.1, help="temperature at the start", above=0)
+    entropy: float = setting(
+        -1.0, help="of the policy that the temperature aims at, in nats for each number of an action"
+    )
     after_reset: int = setting(100, help="gradient steps when the critics start anew on the first reward", least=0)
     capacity: int = setting(
         200_000, help="transitions in the replay; with frames each takes size x size x 3 bytes", least=1
@@ -70,7 +74,13 @@ class Agent:
 def open_agent(cfg: Config, env: Env, *, frames: bool) -> Agent:
     """An agent that knows nothing yet; the memory its replay takes is told at once."""
     sac, how = make_sac(cfg), cfg.learn
-    spec = SACSpec(lr=how.lr, gamma=how.gamma, tau=how.tau, target_every=how.target_every)
+    spec = SACSpec(
+        lr=how.lr,
+        gamma=how.gamma,
+        tau=how.tau,
+        target_every=how.target_every,
+        target_entropy=how.entropy * sac.action_size,
+    )
     env.reset(seed=0)
     seen: Any = env.render() if frames else None
     shape = None if seen is None else seen.shape
@@ -112,7 +122,8 @@ def play(
         state = following
         earned, true, success = earned + reward, true + float(score), success or bool(info["success"])
         if improve is not None and step % cfg.learn.every == 0:
-            losses = improve(cfg, agent, learn_rng)
+            for _ in range(cfg.learn.updates):
+                losses = improve(cfg, agent, learn_rng)
     told = {"rollout/return": true, "rollout/success": float(success), "rollout/earned": earned}
     return told | {name: float(value) for name, value in losses.items()}
 

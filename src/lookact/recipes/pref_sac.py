@@ -79,9 +79,19 @@ PRESETS = {
     "arm": Config(
         world=World(task="door-close-v3", horizon=30, action_repeat=4),
         judge=Judge(teaching=Teaching(pictures=2000, looks=4, lessons=5000)),
-        feedback=Feedback(total=1600, session=80, every=6),
+        feedback=Feedback(total=1280, session=80, every=6),
         model=replace(SMALL.model, epochs=20),
-        learn=replace(SMALL.learn, episodes=150, random=10, wander=20, gamma=0.95, alpha=0.05, reward_scale=0.1),
+        learn=replace(
+            SMALL.learn,
+            episodes=120,
+            random=10,
+            wander=20,
+            updates=2,
+            gamma=0.98,
+            reward_scale=0.1,
+            alpha=0.05,
+            entropy=-0.5,
+        ),
         evaluation=Evaluation(every=10, episodes=5, final_episodes=30),
     ),
     "full": Config(
