@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
@@ -76,7 +77,10 @@ def prepare() -> str:
 
 def drawing_device() -> str:
     """What SAPIEN says of the device that it would draw with."""
-    from sapien import render
+    with warnings.catch_warnings():
+        # that it brings a Vulkan loader of its own concerns nobody
+        warnings.filterwarnings("ignore", message="Failed to find system libvulkan")
+        from sapien import render
 
     try:
         return str(render.get_device_summary())
