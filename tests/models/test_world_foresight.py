@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from lookact.models.world_foresight import Foresight, surroundings
@@ -7,7 +8,7 @@ LATENT = 3
 
 def make(members=2):
     generator = torch.Generator().manual_seed(0)
-    foresight = Foresight(members, 8, LATENT, generator)
+    foresight = Foresight(members, 8, LATENT, 6, generator)
     books = torch.randn(2, 6, LATENT, generator=generator)
     return foresight, books
 
@@ -17,7 +18,7 @@ def test_heads_that_say_nothing_foresee_what_stands_there_already():
     foresight.heads.flat.data.zero_()
     ids = torch.tensor([[3, 0, 1, 2, 5], [2, 4, 4, 0, 1]])
     still = torch.cat([books[0][ids[:, :1]], books[1][ids[:, 1:]]], dim=1)
-    logits = foresight(torch.zeros(2, 5, 8), still, books, (1, 2))
+    logits = foresight(torch.zeros(2, 5, 8), still, books, torch.ones(2, 6), (1, 2))
     assert logits.shape == (2, 2, 5, 6)
     assert logits.argmax(dim=-1).equal(ids.expand(2, -1, -1))
 
@@ -26,10 +27,19 @@ def test_likelihood_falls_with_the_squared_distance():
     foresight, books = make(members=1)
     foresight.heads.flat.data.zero_()
     still = torch.randn(1, 1, LATENT, generator=torch.Generator().manual_seed(1))
-    logits = foresight(torch.zeros(1, 1, 8), still, books[:1], (1,))[0, 0, 0]
+    logits = foresight(torch.zeros(1, 1, 8), still, books[:1], torch.ones(1, 6), (1,))[0, 0, 0]
     unit = books[0].square().mean().sqrt()
     distances = ((still[0, 0] - books[0]) / unit).square().sum(dim=1) / LATENT
     torch.testing.assert_close(logits - logits[0], distances[0] - distances)
+
+
+def test_of_two_entries_alike_the_one_in_use_is_likelier_by_as_much_as_it_is_used():
+    foresight, books = make(members=1)
+    books[0, 1] = books[0, 0]
+    usage = torch.tensor([[1.0, 4.0, 1.0, 1.0, 1.0, 1.0]])
+    foresight.heads.flat.data.zero_()
+    logits = foresight(torch.zeros(1, 1, 8), books[0][None, :1], books[:1], usage, (1,))[0, 0, 0]
+    assert (logits[1] - logits[0]).exp().item() == pytest.approx(4.0, rel=1e-5)
 
 
 def test_surroundings_are_a_cell_and_its_eight_neighbours():

@@ -77,7 +77,9 @@ def test_learning_moves_the_explorer_and_not_the_world_model():
     learner = {"optimizer": open_optimizer(explorer, lr=1e-3, critic_lr=1e-3), "guard": NonFiniteGuard()}
     metrics = learn_to_explore(explorer, world, found, Units(), learner, CONFIG, 1)
     assert metrics["optim/steps"] >= 1
-    assert metrics["reward/total"] == pytest.approx(metrics["reward/memory"] + metrics["reward/uncertainty"], abs=1e-5)
+    assert metrics["reward/total"] == pytest.approx(
+        sum(metrics[f"reward/{part}"] for part in ("memory", "uncertainty", "novelty")), abs=1e-5
+    )
     assert all(p.equal(before[name]) for name, p in world.named_parameters())
     moved = {name for name, p in explorer.world.named_parameters() if not p.equal(own[name])}
     assert any(name.startswith("actions.") for name in moved)

@@ -119,7 +119,7 @@ class WorldModel(nn.Module):
         for part in (self.vision, self.understanding, self.generation, self.memory_input, self.attention, self.actions):
             initialise(part, generator)
         self._draw_places(generator)
-        self.foresight = Foresight(spec.members, width, latent, generator)
+        self.foresight = Foresight(spec.members, width, latent, spec.vq.codes, generator)
         self.critic = ValueHead(width, width)
         self.register_buffer("state_real", torch.arange(spec.state_dim) < spec.state_size)
         self.register_buffer("action_real", torch.arange(spec.action_dim) < spec.action_size)
@@ -174,7 +174,7 @@ class WorldModel(nn.Module):
         mask = self._query_mask(understood.shape[1], context.shape[1]).to(ids.device)
         hidden = self.attention(parts, mask)[1][:, context.shape[1] + 1 :]
         still = around[:, :, NEIGHBOURS // 2] - coarse
-        logits: Tensor = self.foresight(hidden, still, self.vq.codebooks, self.vq.spec.scales)
+        logits: Tensor = self.foresight(hidden, still, self.vq.codebooks, self.vq.counts, self.vq.spec.scales)
         return logits
 
     @torch.no_grad()

@@ -37,8 +37,8 @@ __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
 class Teacher:
     """How the world model learns."""
 
-    episodes: int = setting(384, help="recorded with random actions", least=1)
-    steps: int = setting(320, help="batches of episodes", least=0)
+    episodes: int = setting(320, help="recorded with random actions", least=1)
+    steps: int = setting(270, help="batches of episodes", least=0)
     batch: int = setting(8, help="episodes of each, over all processes", least=2)
     bptt_length: int = setting(8, help="steps of a window: gradients reach back that far", least=1)
     sequential_training: bool = setting(True, help="windows in turn with memory carried on; else anywhere")
@@ -54,10 +54,11 @@ class Teacher:
 class Rewards:
     """What the explorer is paid for, in units of what random actions earn."""
 
-    memory_weight: float = setting(0.5, help="for how far a step moves the world model's memory", least=0)
-    uncertainty_weight: float = setting(0.5, help="for the world model's uncertainty about the step's end", least=0)
+    memory_weight: float = setting(0.25, help="for how far a step moves the world model's memory", least=0)
+    uncertainty_weight: float = setting(1.0, help="for the world model's uncertainty about the step's end", least=0)
+    novelty_weight: float = setting(0.5, help="for leading the tool where few steps of the same batch do", least=0)
     uncertainty: Literal["entropy", "disagreement"] = setting(
-        "disagreement", help="entropy of its tokens, or its members' disagreement, which noise can't buy"
+        "entropy", help="entropy of its tokens, or its members' disagreement, which noise can't buy"
     )
 
 
@@ -65,21 +66,21 @@ class Rewards:
 class Student:
     """How the explorer learns."""
 
-    steps: int = setting(40, help="episodes of every environment, each followed by PPO", least=0)
-    lr: float = setting(5e-4, help="learning rate of the action expert and of what understands", above=0)
-    critic_lr: float = setting(1e-3, help="learning rate of the critic", above=0)
-    ppo: PPO = PPO(gamma=0.95, epochs=2, minibatch=196, entropy=0.001, max_kl=0.05)
+    steps: int = setting(24, help="episodes of every environment, each followed by PPO", least=0)
+    lr: float = setting(1e-3, help="learning rate of the action expert and of what understands", above=0)
+    critic_lr: float = setting(2e-3, help="learning rate of the critic", above=0)
+    ppo: PPO = PPO(gamma=0.95, epochs=3, minibatch=196, entropy=0.001, max_kl=0.05)
 
 
 @dataclass(frozen=True)
 class Adversarial:
     """How both learn from each other."""
 
-    steps: int = setting(25, help="rounds: the explorer acts and learns, then the world model", least=0)
+    steps: int = setting(12, help="rounds: the explorer acts and learns, then the world model", least=0)
     world_updates: int = setting(
-        2, help="batches of the world model a round, half random and half the explorer's", least=1
+        5, help="batches of the world model a round, half random and half the explorer's", least=1
     )
-    lr: float = setting(5e-4, help="learning rate of the world model", above=0)
+    lr: float = setting(1e-3, help="peak learning rate of the world model", above=0)
     replay: int = setting(12, help="rounds whose episodes are kept", least=1)
 
 
@@ -87,7 +88,7 @@ class Adversarial:
 class Evaluation:
     """On scenes that training never shows."""
 
-    times: int = setting(4, help="evaluations of each phase, each followed by a checkpoint", least=1)
+    times: int = setting(3, help="evaluations of each phase, each followed by a checkpoint", least=1)
     episodes: int = setting(16, help="held-out random episodes", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
     ahead: int = setting(4, help="steps foreseen without seeing", least=1)
@@ -130,7 +131,7 @@ PRESETS = {
         tokens=Tokens(codes=4096, latent=32, width=128, scales=(1, 2, 4, 8, 16), steps=50_000, batch=256),
         teacher=Teacher(episodes=10_000, steps=20_000, batch=64, lr=1e-4, warmup=500),
         student=Student(steps=5_000, lr=1e-4),
-        adversarial=Adversarial(steps=10_000, lr=5e-5, replay=64),
+        adversarial=Adversarial(steps=10_000, world_updates=2, lr=5e-5, replay=64),
         evaluation=Evaluation(times=100, episodes=128),
     ),
 }

@@ -25,7 +25,7 @@ from lookact.rewards.intrinsic import Units
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.train.control_ppo import open_optimizer
 from lookact.train.distributed import gather, rank, world_size
-from lookact.train.optim import NonFiniteGuard, build_adamw, set_learning_rate
+from lookact.train.optim import NonFiniteGuard, build_adamw, learning_rate, set_learning_rate
 from lookact.train.run import Run
 from lookact.train.weights import Weights
 
@@ -187,11 +187,13 @@ def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
     assert data.train is not None
     metrics, found = study(players, cfg, number, "duel")
     players.replay.add(join(gather(found)))
+    duel = cfg.adversarial
+    rate = learning_rate(number, peak=duel.lr, total=duel.steps, schedule="cosine", floor=0.05)
     for group in players.teacher.optimizer.param_groups:
-        group["lr"] = cfg.adversarial.lr
+        group["lr"] = rate
     parts = [
         learn_batch(players, [data.train, players.replay.all()], cfg, derive(cfg.seed, "duel", number, index))
-        for index in range(cfg.adversarial.world_updates)
+        for index in range(duel.world_updates)
     ]
     return metrics | {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
 

@@ -12,7 +12,7 @@ from lookact.data.sequences import Sequences
 from lookact.envs.noisy_tv import noise_seen
 from lookact.models.explorer import Explorer
 from lookact.models.world import WorldModel
-from lookact.recipes.world_data import plan_episodes
+from lookact.recipes.world_data import TOOL, plan_episodes
 from lookact.recipes.world_learn import Film, remember_all, scenes, to_film
 from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity
 from lookact.rollout.control import Rollout, Worlds, roll_out
@@ -87,9 +87,10 @@ def curiosity_of(world: WorldModel, sequences: Sequences, *, stride: int, kind: 
     before, after = (x.flatten(0, 1) for x in (remembered[:, :-1], remembered[:, 1:]))
     flat = logits.flatten(1, 2)
     foreseen = world.vq.expected(flat.softmax(dim=-1).flatten(0, 1)).reshape(*flat.shape[:2], -1)
-    parts = curiosity(before, after, flat, foreseen, kind=kind)
+    places = sequences.state[:, 1:, TOOL].flatten(0, 1).to(world.device)
+    parts = curiosity(before, after, flat, foreseen, places, kind=kind)
     shape = (len(sequences), film.steps)
-    return Parts(parts.divergence.reshape(shape), parts.uncertainty.reshape(shape))
+    return Parts(*(part.reshape(shape) for part in (parts.divergence, parts.uncertainty, parts.novelty)))
 
 
 def learn_to_explore(
@@ -104,15 +105,18 @@ def learn_to_explore(
     """Pay an episode of every row with the world model of now, and take PPO's steps."""
     sequences, rewards = explored.sequences, cfg.rewards
     parts = curiosity_of(world, sequences, stride=cfg.model.stride, kind=rewards.uncertainty)
-    moved, unsure = units.pay(parts, divergence=rewards.memory_weight, uncertainty=rewards.uncertainty_weight)
+    weights = (rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight)
+    moved, unsure, alone = units.pay(parts, divergence=weights[0], uncertainty=weights[1], novelty=weights[2])
     counts = sequences.counts.to(moved.device)
-    paid = (moved + unsure).masked_fill(~counts, 0.0)
+    paid = (moved + unsure + alone).masked_fill(~counts, 0.0)
+    # what random actions earn anyway is no news to a critic that starts at zero
+    gain = (paid - sum(weights)).masked_fill(~counts, 0.0)
     # the step beyond the last is there for its frame: it is not learned from
     last = torch.zeros(1, len(paid), device=paid.device)
     mask = torch.cat([counts.T, last.bool()])
     rollout = replace(explored.rollout, mask=mask)
     ppo = cfg.student.ppo
-    advantages = credit(rollout, torch.cat([paid.T, last]), gamma=ppo.gamma, lam=ppo.lam)
+    advantages = credit(rollout, torch.cat([gain.T, last]), gamma=ppo.gamma, lam=ppo.lam)
     lessons, metrics = write_lessons(rollout, advantages, whiten=ppo.whiten)
     loss_fn = objective(explorer, ppo, acting=True)
     optimizer, guard = learner["optimizer"], learner["guard"]
@@ -120,7 +124,11 @@ def learn_to_explore(
     total = mask.numel() * world_size()
     metrics |= learn(lessons, loss_fn, optimizer, guard, ppo, total=total, seed=derive(cfg.seed, "student", step))
     told = {"reward/memory": moved[counts].mean(), "reward/uncertainty": unsure[counts].mean()}
-    told |= {"reward/total": paid[counts].mean(), "policy/std": explorer.world.actions.log_std.exp().mean()}
+    told |= {
+        "reward/novelty": alone[counts].mean(),
+        "reward/total": paid[counts].mean(),
+        "policy/std": explorer.world.actions.log_std.exp().mean(),
+    }
     return (
         metrics
         | mean_over_processes({name: value.detach() for name, value in told.items()})

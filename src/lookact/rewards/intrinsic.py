@@ -1,4 +1,4 @@
-"""What an explorer is paid for: to move a world model's memory, and to go where the world model is unsure.
+"""What an explorer is paid for: to move a world model's memory, to go where it is unsure, and where few have been.
 
 Each part is paid in units of what random actions earn, so that the weights mean the same in every world. Uncertainty by
 entropy can be had for nothing in front of noise; by disagreement between members it can't, once they have all learned
@@ -13,9 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lookact.ops.curiosity import ensemble_disagreement, memory_divergence, token_uncertainty
+from lookact.ops.curiosity import ensemble_disagreement, knn_entropy_reward, memory_divergence, token_uncertainty
 
 Kind = Literal["entropy", "disagreement"]
+NEIGHBOUR = 12
+"""Whose distance says how alone a place is."""
 
 
 @dataclass(frozen=True)
@@ -24,42 +26,51 @@ class Parts:
 
     divergence: Tensor
     uncertainty: Tensor
+    novelty: Tensor
 
 
 @torch.no_grad()
-def curiosity(before: Tensor, after: Tensor, logits: Tensor, foreseen: Tensor, *, kind: Kind) -> Parts:
+def curiosity(before: Tensor, after: Tensor, logits: Tensor, foreseen: Tensor, places: Tensor, *, kind: Kind) -> Parts:
     """Parts of n steps from memory (n, h) before and after them, and from what they were thought to lead to.
 
-    logits: (members, n, l, v) of the next frame's tokens; foreseen: (members, n, d) what each member expects to be seen.
+    logits: (members, n, l, v) of the next frame's tokens; foreseen: (members, n, d) what each member expects to see;
+    places: (n, p) where they led.
     """
     if kind == "disagreement":
         uncertainty = ensemble_disagreement(foreseen)
     else:
         # the logarithm of a distribution is logits of it
         uncertainty = token_uncertainty(logits.softmax(dim=-1).mean(dim=0).clamp(min=1e-12).log())
-    return Parts(memory_divergence(before[None], after[None]), uncertainty)
+    # each place is its own nearest
+    novelty = knn_entropy_reward(places, places, NEIGHBOUR + 1)
+    return Parts(memory_divergence(before[None], after[None]), uncertainty, novelty)
 
 
 class Units:
     """What random actions earn of each part: 1 until it was measured."""
 
     def __init__(self) -> None:
-        self.divergence, self.uncertainty = 1.0, 1.0
+        self.divergence, self.uncertainty, self.novelty = 1.0, 1.0, 1.0
 
     def measure(self, parts: Parts, counts: Tensor) -> None:
         """Take the means over the steps (n,) that count."""
-        self.divergence = max(1e-6, float(parts.divergence[counts].mean()))
-        self.uncertainty = max(1e-6, float(parts.uncertainty[counts].mean()))
+        self.divergence, self.uncertainty, self.novelty = (
+            max(1e-6, float(part[counts].mean())) for part in (parts.divergence, parts.uncertainty, parts.novelty)
+        )
 
-    def pay(self, parts: Parts, *, divergence: float, uncertainty: float) -> tuple[Tensor, Tensor]:
-        """The weighted rewards (n,) for memory's divergence and for uncertainty; the reward is their sum."""
+    def pay(
+        self, parts: Parts, *, divergence: float, uncertainty: float, novelty: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The weighted rewards (n,) of memory's divergence, of uncertainty and of novelty; the reward is their sum."""
         return (
             divergence * parts.divergence / self.divergence,
             uncertainty * parts.uncertainty / self.uncertainty,
+            novelty * parts.novelty / self.novelty,
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"divergence": self.divergence, "uncertainty": self.uncertainty}
+        return {"divergence": self.divergence, "uncertainty": self.uncertainty, "novelty": self.novelty}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.divergence, self.uncertainty = state["divergence"], state["uncertainty"]
+        self.novelty = state["novelty"]
