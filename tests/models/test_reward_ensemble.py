@@ -3,7 +3,6 @@ import torch
 
 from lookact.errors import ConfigError
 from lookact.models.reward_ensemble import (
-    SPAN,
     ImageRewards,
     StateRewards,
     preference_probabilities,
@@ -30,16 +29,15 @@ MODELS = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_rewards_are_bounded_and_members_differ(kind):
+def test_members_differ_and_rewards_have_no_bounds(kind):
     make, draw = MODELS[kind]
     model = make()
     rewards = model(draw(6))
     assert rewards.shape == (3, 6)
-    assert rewards.abs().max() < SPAN
     assert (rewards[0] - rewards[1]).abs().min() > 1e-5
     with torch.no_grad():
-        (model.network if kind == "state" else model.head).layers[-1][1].fill_(1e6)
-    assert torch.allclose(model(draw(6)), torch.tensor(SPAN))
+        (model.network if kind == "state" else model.head).layers[-1][1].add_(1e3)
+    assert torch.allclose(model(draw(6)), rewards + 1e3, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", MODELS)

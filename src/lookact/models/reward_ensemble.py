@@ -1,6 +1,8 @@
-"""Rewards learned from preferences: ensembles that read a state or a picture and answer between -SPAN and SPAN.
+"""Rewards learned from preferences: ensembles that read a state or a picture.
 
 All members are one network, so that an ensemble costs little more than a member. Each may be given rows of its own.
+Rewards have no bounds: with them, preferences between single steps push all good states to the upper one, where the good
+can no longer be told from the best.
 """
 
 from __future__ import annotations
@@ -20,9 +22,6 @@ LAYERS = ((16, 5, 3), (32, 3, 2), (64, 3, 2), (128, 3, 2))
 """Channels, kernel and stride of each convolution (RL-VLM-F, arXiv:2402.03681)."""
 SMALLEST = 47
 """Pixels of a side that leave one cell after the last convolution."""
-SPAN = 10.0
-"""The largest reward. Two steps that differ by it are told apart for certain: were it 1, as for long segments, single
-steps would all be pushed to either end, and the good could not be told from the best."""
 
 
 class StateRewards(nn.Module):
@@ -45,7 +44,7 @@ class StateRewards(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         outputs: Tensor = self.network(self.standardise(states))
-        return SPAN * (outputs[..., 0] / SPAN).tanh()
+        return outputs[..., 0]
 
 
 class ImageRewards(nn.Module):
@@ -80,7 +79,7 @@ class ImageRewards(nn.Module):
             hidden = functional.leaky_relu(layer(hidden), inplace=True)
         flat = hidden.reshape(len(hidden), self.members, -1).transpose(0, 1)
         outputs: Tensor = self.head(flat)
-        return SPAN * (outputs[..., 0] / SPAN).tanh()
+        return outputs[..., 0]
 
 
 RewardModel = StateRewards | ImageRewards

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from lookact.judges.server.limits import Limits, Refused
 from lookact.judges.server.records import Prompt, Reply
 
+LONGEST_WAIT = 10
+"""Moments after which a batch begins, even if others still join."""
+
 
 @dataclass(eq=False)
 class Job:
@@ -58,13 +61,14 @@ class JobQueue:
             self._waiting.remove(job)
 
     async def take(self) -> list[Job]:
-        """The next batch: waits for a first request, then a moment for others to join it."""
+        """The next batch: waits for a first request, then until for a moment no other has joined it."""
         while not self._waiting:
             await self._change()
-        deadline = asyncio.get_running_loop().time() + self.limits.batch_wait
+        clock, wait = asyncio.get_running_loop().time, self.limits.batch_wait
+        latest = clock() + LONGEST_WAIT * wait
         try:
-            async with asyncio.timeout_at(deadline):
-                while len(self._waiting) < self.limits.batch:
+            while len(self._waiting) < self.limits.batch:
+                async with asyncio.timeout_at(min(clock() + wait, latest)):
                     await self._change()
         except TimeoutError:
             pass
