@@ -1,8 +1,8 @@
 """Rewards learned from preferences: ensembles that read a state or a picture.
 
 All members are one network, so that an ensemble costs little more than a member. Each may be given rows of its own.
-Rewards have no bounds: with them, preferences between single steps push all good states to the upper one, where the good
-can no longer be told from the best.
+Rewards have no bounds: with them, preferences between single steps push all good states to the upper one, where the
+good can no longer be told from the best.
 """
 
 from __future__ import annotations
