@@ -41,8 +41,8 @@ def test_preferences_alone_teach_the_pendulum_to_rise(train):
     cfg = replace(
         SMALL,
         judge=replace(SMALL.judge, kind="oracle"),
-        learn=replace(SMALL.learn, episodes=12),
-        evaluation=replace(SMALL.evaluation, every=12, episodes=1, final_episodes=5),
+        learn=replace(SMALL.learn, episodes=18),
+        evaluation=replace(SMALL.evaluation, every=18, episodes=1, final_episodes=5),
     )
     result = train(pref_sac.main, cfg)
     # hanging down costs about 1000 an episode, random torques 600, standing up from the start 0
