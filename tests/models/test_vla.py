@@ -274,13 +274,3 @@ def test_the_same_seed_gives_the_same_policy():
     again = policy(seed=3)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters()))
     assert not torch.equal(first.head.weight, other.head.weight)
-
-
-@pytest.mark.parametrize(("layers", "learns"), [(0, set()), (1, {"1"}), (2, {"0", "1"})])
-def test_reward_may_be_kept_to_the_last_layers(layers, learns):
-    vla = policy(layers=2)
-    vla.freeze_below(layers)
-    moving = {name for name, parameter in vla.named_parameters() if parameter.requires_grad}
-    assert {name.split(".")[2] for name in moving if name.startswith("fusion.blocks.")} == learns
-    assert {name.split(".")[0] for name in moving} == {"fusion", "head", "critic"}
-    assert "fusion.norm.weight" in moving

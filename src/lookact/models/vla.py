@@ -116,14 +116,6 @@ class VLA(nn.Module):
         self.eyes.requires_grad_(False)
         self.reader.requires_grad_(False)
 
-    def freeze_below(self, layers: int) -> None:
-        """Everything below the last `layers` of the fusion stays as it is too; head and critic go on learning."""
-        self.freeze_encoders()
-        for module in (self.entries, self.gist, *self.fusion.blocks[: -layers or None]):
-            module.requires_grad_(False)
-        for parameter in (self.places, self.fusion.readout):
-            parameter.requires_grad_(False)
-
     def set_statistics(self, mean: Tensor, std: Tensor) -> None:
         """States are seen as multiples of `std` (s,) around `mean` (s,)."""
         self.state_mean.copy_(mean)

@@ -50,9 +50,6 @@ class Learn:
     lr: float = setting(1e-4, help="peak learning rate of the policy", above=0)
     critic_lr: float = setting(1e-3, help="peak learning rate of the critic", above=0)
     schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rates fall")
-    layers: int | None = setting(
-        None, help="layers of the fusion, from the last, that reward teaches beside head and critic; none: all", least=0
-    )
     critic_warmup: int = setting(5, help="first updates in which only the critic learns", least=0)
     normalise_state: bool = setting(
         False, help="states are seen by their mean and deviation so far; else by those of the demonstrations"

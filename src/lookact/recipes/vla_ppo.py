@@ -56,13 +56,11 @@ PRESETS = {
     ),
     "small": Config(
         model=Model(std=0.15),
-        world=World(max_steps=30),
         # few demonstrations on purpose: they leave reward something to add
         start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=60, epochs=16, lr=2e-3),
-        # of all gradients only the last layer's and the head's agree from one rollout to the next
-        learn=Learn(updates=42, lr=2e-4, layers=1, critic_warmup=7),
-        ppo=PPO(gamma=0.95, lam=0.9, max_kl=0.06),
-        evaluation=Evaluation(every=21, final_episodes=150, outside=50, rows=25, films=2),
+        learn=Learn(updates=30, lr=8e-5, critic_warmup=3),
+        ppo=PPO(gamma=0.98, max_kl=0.06),
+        evaluation=Evaluation(every=30, final_episodes=100, outside=50, rows=20, films=2),
     ),
     "full": Config(
         model=Model(
@@ -99,8 +97,6 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     # reinforce
     if cfg.model.freeze:
         vla.freeze_encoders()
-    if cfg.learn.layers is not None:
-        vla.freeze_below(cfg.learn.layers)
     reinforce(vla, cfg, run)
 
     # report
