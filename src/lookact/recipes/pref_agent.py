@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ class Learn:
 
     episodes: int = setting(100, help="episodes in all", least=1)
     random: int = setting(2, help="episodes of uniformly random actions at the start", least=1)
+    held: float = setting(
+        0.0, help="chance that a random action is held for another decision: lone ones cancel out", least=0, below=1
+    )
     wander: int = setting(8, help="episodes after them that only seek what is new, before the first question", least=0)
     hidden: tuple[int, ...] = setting((256, 256, 256), help="widths of actor and critics", least=1)
     lr: float = setting(3e-4, help="learning rate", above=0)
@@ -97,12 +100,12 @@ def play(
 ) -> dict[str, float]:
     """One episode, every step kept in the replay and followed by learning where there is something to `improve`."""
     noise_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
-    random_rng = numpy_rng(cfg.seed, "random actions", episode)
+    random_actions = held_actions(cfg.learn.held, agent.sac.action_size, numpy_rng(cfg.seed, "random actions", episode))
     state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
     earned, true, success, losses = 0.0, 0.0, False, {}
     for step in range(horizon_of(env)):
         if episode <= cfg.learn.random:
-            action = random_rng.uniform(-1.0, 1.0, agent.sac.action_size).astype(np.float32)
+            action = next(random_actions)
         else:
             noise = torch.randn(1, agent.sac.action_size, generator=noise_rng)
             action = agent.sac.act(torch.from_numpy(state)[None], noise)[0].numpy()
@@ -126,6 +129,15 @@ def play(
                 losses = improve(cfg, agent, learn_rng)
     told = {"rollout/return": true, "rollout/success": float(success), "rollout/earned": earned}
     return told | {name: float(value) for name, value in losses.items()}
+
+
+def held_actions(held: float, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
+    """Uniformly random actions (size,) without end, each as likely as `held` to be followed by itself."""
+    while True:
+        action = rng.uniform(-1.0, 1.0, size).astype(np.float32)
+        yield action
+        while held and rng.random() < held:
+            yield action
 
 
 def look_over(agent: Agent) -> None:
