@@ -37,11 +37,15 @@ def test_a_settled_replay_has_mean_zero_and_deviation_one_and_keeps_the_order(ki
     assert torch.equal(replay.rewards.argsort(), raw.argsort())
 
 
-def test_the_deviation_can_be_chosen():
-    replay, reward = filled("state"), make("state", deviation=0.1)
+def test_a_peaked_reward_keeps_the_order_and_pays_the_best_most_of_all():
+    replay, reward = filled("state"), make("state", peak=4.0)
     reward.settle(replay)
-    assert replay.rewards.std(correction=0).item() == pytest.approx(0.1, abs=1e-4)
-    assert replay.rewards.mean().item() == pytest.approx(0, abs=1e-4)
+    raw = reward.model(torch.from_numpy(replay.slots(np.arange(40)).next_states)).mean(dim=0)
+    paid = replay.rewards.sort().values
+    assert torch.equal(replay.rewards.argsort(), raw.argsort())
+    assert paid[-1].item() == pytest.approx(1.0, rel=0.05)
+    assert paid[0].item() == pytest.approx(np.exp(-4.0), rel=0.2)
+    assert paid.median() < 0.3
 
 
 def test_a_new_transition_gets_what_relabelling_gives_it():

@@ -50,9 +50,7 @@ class Learn:
     gamma: float = setting(0.99, help="discount", least=0, below=1)
     tau: float = setting(0.005, help="how much of the critics the targets take over at a time", above=0, most=1)
     target_every: int = setting(1, help="gradient steps between two updates of the targets", least=1)
-    reward_scale: float = setting(
-        1.0, help="deviation that the learned reward is brought to; the true one is multiplied by it", above=0
-    )
+    reward_scale: float = setting(1.0, help="what the true reward is multiplied by, where it is learned from", above=0)
     alpha: float = setting(0.1, help="temperature at the start", above=0)
     entropy: float = setting(
         -1.0, help="of the policy that the temperature aims at, in nats for each number of an action"

@@ -54,6 +54,9 @@ class Reward:
     epochs: int = setting(10, help="most passes over the labels in a session", least=1)
     rows: int = setting(128, help="pairs a gradient step", least=1)
     enough: float = setting(0.97, help="share of labels it agrees with that ends a session early", above=0, most=1)
+    peak: float = setting(
+        0.0, help="how much more the best is paid: by exp(peak) times what the worst is; 0: evenly rising", least=0
+    )
     bootstrap: bool = setting(False, help="each member learns from a draw of the labels of its own")
 
 
@@ -109,7 +112,7 @@ def open_feedback(cfg: Config, run: Run, agent: Agent, queries: Table, closing: 
     else:
         answer = by_judge(service, goal_in_words(cfg.world))
     labeller = Labeller(answer, store, queries, inputs)
-    reward = LearnedReward(model, inputs, deviation=cfg.learn.reward_scale)
+    reward = LearnedReward(model, inputs, peak=cfg.model.peak)
     return FeedbackLoop(labeller, model, RewardLearner(model, lr=cfg.model.lr), reward, service)
 
 

@@ -80,7 +80,7 @@ PRESETS = {
         world=World(task="door-close-v3", horizon=30, action_repeat=4),
         judge=Judge(teaching=Teaching(pictures=2000, looks=4, lessons=5000)),
         feedback=Feedback(total=1280, session=80, every=6),
-        model=replace(SMALL.model, epochs=20),
+        model=replace(SMALL.model, epochs=20, peak=5.0),
         learn=replace(
             SMALL.learn,
             episodes=120,
