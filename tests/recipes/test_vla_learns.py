@@ -9,7 +9,7 @@ import torch
 from lookact.recipes.vla_eval import Evaluation, run_episodes
 from lookact.recipes.vla_learn import Learn, reinforce
 from lookact.recipes.vla_model import open_policy
-from lookact.recipes.vla_ppo import PRESETS
+from lookact.recipes.vla_ppo import PRESETS, main
 from lookact.recipes.vla_world import World
 from lookact.train.control_ppo import PPO
 
@@ -43,3 +43,16 @@ def test_reward_alone_brings_the_arm_nearer_to_what_it_shall_reach(train):
     error = gained.std(ddof=1) / len(gained) ** 0.5
     assert gained.mean() > 0.1
     assert gained.mean() > 4 * error
+
+
+@pytest.mark.learn
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_reward_adds_to_what_demonstrations_gave(train, seed):
+    preset = PRESETS["small"]
+    cfg = replace(preset, seed=seed, evaluation=replace(preset.evaluation, outside=0))
+    assert cfg.world.task == "pick_place"
+    assert cfg.evaluation.final_episodes >= 100
+    result = train(main, cfg)
+    before, after = (result[when]["greedy"]["success_rate"] for when in ("before", "after"))
+    assert 0.30 <= before <= 0.80
+    assert after - before >= 0.20

@@ -55,12 +55,13 @@ PRESETS = {
         evaluation=Evaluation(every=1, episodes=2, final_episodes=4, outside=2, rows=4, films=1),
     ),
     "small": Config(
-        model=Model(std=0.15),
+        # wide at first, or what an action is worth drowns in what else happens; narrow at last, when it must be exact
+        model=Model(spread="decay", std=0.25, last_std=0.1),
         # few demonstrations on purpose: they leave reward something to add
         start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=60, epochs=16, lr=2e-3),
-        learn=Learn(updates=30, lr=8e-5, critic_warmup=3),
+        learn=Learn(updates=36, lr=1.5e-4, critic_warmup=3),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=30, final_episodes=100, outside=50, rows=20, films=2),
+        evaluation=Evaluation(every=36, final_episodes=100, outside=50, rows=20, films=2),
     ),
     "full": Config(
         model=Model(
