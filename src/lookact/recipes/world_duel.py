@@ -55,8 +55,8 @@ class Rewards:
     """What the explorer is paid for, in units of what random actions earn."""
 
     memory_weight: float = setting(0.25, help="for how far a step moves the world model's memory", least=0)
-    uncertainty_weight: float = setting(1.5, help="for the world model's uncertainty about the step's end", least=0)
-    novelty_weight: float = setting(0.2, help="for leading the tool where few steps of the same batch do", least=0)
+    uncertainty_weight: float = setting(1.0, help="for the world model's uncertainty about the step's end", least=0)
+    novelty_weight: float = setting(0.5, help="for leading the tool where few steps of the same batch do", least=0)
     uncertainty: Literal["entropy", "disagreement"] = setting(
         "entropy", help="entropy of its tokens, or its members' disagreement, which noise can't buy"
     )
@@ -66,7 +66,7 @@ class Rewards:
 class Student:
     """How the explorer learns."""
 
-    steps: int = setting(32, help="episodes of every environment, each followed by PPO", least=0)
+    steps: int = setting(24, help="episodes of every environment, each followed by PPO", least=0)
     lr: float = setting(1e-3, help="learning rate of the action expert and of what understands", above=0)
     critic_lr: float = setting(2e-3, help="learning rate of the critic", above=0)
     ppo: PPO = PPO(gamma=0.95, epochs=3, minibatch=196, entropy=0.001, max_kl=0.05)
