@@ -78,7 +78,9 @@ class Adversarial:
 
     steps: int = setting(12, help="rounds: the explorer acts and learns, then the world model", least=0)
     world_updates: int = setting(
-        10, help="batches of the world model a round, half random and half the explorer's", least=1
+        10,
+        help="batches of the world model a round, teacher.batch random episodes and as many of the explorer's",
+        least=1,
     )
     lr: float = setting(5e-4, help="peak learning rate of the world model", above=0)
     replay: int = setting(12, help="rounds whose episodes are kept", least=1)

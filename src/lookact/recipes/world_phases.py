@@ -199,8 +199,8 @@ def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
 
 
 def learn_batch(players: Players, sources: Sequence[Sequences], cfg: Config, seed: int) -> dict[str, float]:
-    """The world model learns from a batch of episodes, as many from each source; the processes share them."""
-    share, teacher, members = cfg.teacher.batch // len(sources), cfg.teacher, cfg.model.members
+    """The world model learns from `teacher.batch` episodes of each source; the processes share them."""
+    share, teacher, members = cfg.teacher.batch, cfg.teacher, cfg.model.members
     batches, folds = [], []
     for index, source in enumerate(sources):
         rows = numpy_rng(seed, "rows", index).choice(len(source), min(share, len(source)), replace=False)
