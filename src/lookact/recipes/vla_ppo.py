@@ -59,9 +59,9 @@ PRESETS = {
         model=Model(spread="decay", std=0.25, last_std=0.1),
         # few demonstrations on purpose: they leave reward something to add
         start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=60, epochs=16, lr=2e-3),
-        learn=Learn(updates=36, lr=1.5e-4, critic_warmup=3),
+        learn=Learn(updates=80, lr=1.5e-4, critic_warmup=3),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=36, final_episodes=100, outside=50, rows=20, films=2),
+        evaluation=Evaluation(every=40, final_episodes=100, outside=50, rows=20, films=2),
     ),
     "full": Config(
         model=Model(
