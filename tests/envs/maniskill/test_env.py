@@ -70,7 +70,7 @@ def assert_same(first: list[dict], second: list[dict]) -> None:
         assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def changed(one: np.ndarray, other: np.ndarray, by: int = 24) -> float:
+def changed(one: np.ndarray, other: np.ndarray, by: int = 6) -> float:
     """The share of pixels that differ visibly."""
     return float((np.abs(one.astype(int) - other).max(axis=-1) > by).mean())
 
@@ -136,10 +136,11 @@ def test_pictures_change_with_the_arms_motion_and_only_with_it(plain):
     still = roll(plain, turn(0, 12) * np.eye(8, dtype=np.float32)[7], seed=0)
     moved = roll(plain, turn(0, 12), seed=0)
     assert moved[-1]["state"][0] - moved[0]["state"][0] == pytest.approx(12 * 0.08, abs=0.1)
-    for camera, least in (("head", 0.02), ("wrist", 0.08)):
-        assert changed(still[-2][camera], still[-1][camera]) < 0.002
+    for camera, least in (("head", 0.05), ("wrist", 0.3)):
+        assert changed(still[0][camera], still[-1][camera]) < 0.002
         assert changed(moved[0][camera], moved[-1][camera]) > least
-        assert changed(moved[2][camera], moved[3][camera]) > least / 10
+        # and from step to step
+        assert changed(moved[2][camera], moved[3][camera]) > least / 3
     # turned to its left, which is the right side of who looks at it from the front
     assert moved[-1]["state"][9] > 0.25
     assert still[-1]["state"] == pytest.approx(still[0]["state"], abs=2e-3)

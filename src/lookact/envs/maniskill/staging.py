@@ -30,6 +30,9 @@ REACH = 3.0
 """Metres from there to their rims."""
 TILE = 0.4
 """Metres that a texture covers before it repeats."""
+TABLE_REPEATS = 3
+"""Of a surface on ManiSkill's table, so that it is as fine there as on MuJoCo's."""
+MIPMAPS = 4
 FINE = 1000
 """Triangles from which a part of the arm is thinned out."""
 CELL = 0.008
@@ -78,12 +81,18 @@ def add_room(scene: Any, ground: Any, look: Look) -> None:
         cover(actor, surface)
 
 
-def cover(actor: Any, surface: int) -> None:
-    """Give everything that is seen of an actor one of the surfaces."""
+def cover(actor: Any, surface: int, *, repeats: int = 1) -> None:
+    """Give everything that is seen of an actor one of the surfaces, without gloss, `repeats` times in each texture."""
     for shape in _looks(actor._objs[0]):
         for part in shape.parts:
-            part.material.set_base_color_texture(_texture(surface))
-            part.material.set_base_color([1.0, 1.0, 1.0, 1.0])
+            material = part.material
+            material.set_base_color_texture(_texture(surface, repeats))
+            material.set_base_color([1.0, 1.0, 1.0, 1.0])
+            # the grain of ManiSkill's table glitters in pictures as small as these
+            material.set_normal_texture(None)
+            material.set_roughness_texture(None)
+            material.set_metallic_texture(None)
+            material.roughness, material.metallic, material.specular = 1.0, 0.0, 0.0
 
 
 def lighten(robot: Any) -> None:
@@ -122,8 +131,8 @@ def _shape(mesh: Mesh, material: Any) -> Any:
     return render.RenderShapeTriangleMesh(mesh.corners, mesh.triangles, mesh.normals, mesh.uvs, material)
 
 
-def _texture(surface: int) -> Any:
+def _texture(surface: int, repeats: int) -> Any:
     pattern, first, second = SURFACES[surface]
-    picture = paint(pattern, first, second, surface)
+    picture = np.tile(paint(pattern, first, second, surface), (repeats, repeats, 1))
     opaque = np.concatenate([picture, np.full((*picture.shape[:2], 1), 255, np.uint8)], axis=-1)
-    return render.RenderTexture2D(opaque, "R8G8B8A8Unorm", srgb=True)
+    return render.RenderTexture2D(opaque, "R8G8B8A8Unorm", mipmap_levels=MIPMAPS, srgb=True)

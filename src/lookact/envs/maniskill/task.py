@@ -17,7 +17,7 @@ from mani_skill.utils import sapien_utils
 from mani_skill.utils.scene_builder.table import TableSceneBuilder
 from mani_skill.utils.structs.types import SimConfig
 
-from lookact.envs.maniskill.staging import BASE, add_lights, add_room, add_thing, cover, lighten, resting
+from lookact.envs.maniskill.staging import BASE, TABLE_REPEATS, add_lights, add_room, add_thing, cover, lighten, resting
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import Look, Start
 from lookact.types import Image
@@ -85,7 +85,7 @@ class Exploration(BaseEnv):  # type: ignore[misc]
     def _load_scene(self, options: dict[str, Any]) -> None:
         builder = TableSceneBuilder(self)
         builder.build()
-        cover(builder.table, self.look.surfaces[0])
+        cover(builder.table, self.look.surfaces[0], repeats=TABLE_REPEATS)
         add_room(self.scene, builder.ground, self.look)
         self.things = [
             add_thing(self.scene, f"object{index}", colour, shape, pose, solid=True)
