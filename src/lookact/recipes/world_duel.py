@@ -77,6 +77,7 @@ class Adversarial:
     """How both learn from each other."""
 
     steps: int = setting(12, help="rounds: the explorer acts and learns, then the world model", least=0)
+    episodes: int = setting(320, help="episodes of random actions recorded anew, beside the teacher's", least=0)
     world_updates: int = setting(
         10,
         help="batches of the world model a round, teacher.batch random episodes and as many of the explorer's",
@@ -120,7 +121,7 @@ PRESETS = {
         tokens=Tokens(codes=16, latent=8, width=8, steps=4, batch=16),
         teacher=Teacher(episodes=4, steps=2, batch=4, bptt_length=4),
         student=Student(steps=2, ppo=replace(Student().ppo, minibatch=18)),
-        adversarial=Adversarial(steps=2, world_updates=1),
+        adversarial=Adversarial(steps=2, episodes=4, world_updates=1),
         evaluation=Evaluation(times=1, episodes=4, ahead=2, starts=1),
     ),
     # one look of the table and its light: with many, two cores hardly foresee the known, and nothing stands out
@@ -133,7 +134,7 @@ PRESETS = {
         tokens=Tokens(codes=4096, latent=32, width=128, scales=(1, 2, 4, 8, 16), steps=50_000, batch=256),
         teacher=Teacher(episodes=10_000, steps=20_000, batch=64, lr=1e-4, warmup=500),
         student=Student(steps=5_000, lr=1e-4),
-        adversarial=Adversarial(steps=10_000, world_updates=2, lr=5e-5, replay=64),
+        adversarial=Adversarial(steps=10_000, episodes=10_000, world_updates=2, lr=5e-5, replay=64),
         evaluation=Evaluation(times=100, episodes=128),
     ),
 }

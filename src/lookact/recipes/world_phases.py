@@ -71,6 +71,8 @@ class Data:
     """What random actions show: to learn from, and held out."""
 
     train: Sequences | None
+    duel: Sequences | None
+    """Those of `train`, and more that only the duel learns from."""
     held_out: Sequences
     recordings: tuple[Recording, ...]
     """Of the held-out episodes."""
@@ -148,7 +150,11 @@ def gather_data(players: Players, cfg: Config, run: Run) -> Data:
     if not cfg.teacher_path:
         learn_tokens(players.world, train, cfg, run.folder / "warm_start")
     train_tokens = tokenise(players.world, train) if train else None
-    return Data(train_tokens, tokenise(players.world, held), tuple(held))
+    duel_tokens = train_tokens
+    if train_tokens and cfg.phase in ("adversarial", "all") and cfg.adversarial.episodes:
+        more = record_random(cfg.world, folder, seed=seed, split="more", episodes=cfg.adversarial.episodes)
+        duel_tokens = join([train_tokens, tokenise(players.world, more)])
+    return Data(train_tokens, duel_tokens, tokenise(players.world, held), tuple(held))
 
 
 def begin_phase(players: Players, data: Data, cfg: Config, phase: str) -> None:
@@ -184,7 +190,7 @@ def study(players: Players, cfg: Config, number: int, split: str = "student") ->
 
 def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, float]:
     """One step of phase adversarial: the explorer goes where it hurts, then the world model learns from it."""
-    assert data.train is not None
+    assert data.duel is not None
     metrics, found = study(players, cfg, number, "duel")
     players.replay.add(join(gather(found)))
     duel = cfg.adversarial
@@ -192,7 +198,7 @@ def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
     for group in players.teacher.optimizer.param_groups:
         group["lr"] = rate
     parts = [
-        learn_batch(players, [data.train, players.replay.all()], cfg, derive(cfg.seed, "duel", number, index))
+        learn_batch(players, [data.duel, players.replay.all()], cfg, derive(cfg.seed, "duel", number, index))
         for index in range(duel.world_updates)
     ]
     return metrics | {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
