@@ -4,6 +4,10 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +107,30 @@ def _die(number: int) -> int:
 def test_a_worker_that_dies_is_said():
     with pytest.raises(EnvError, match="a worker process died"):
         list(in_workers(_die, [(number,) for number in range(6)], SMALL, 1))
+
+
+ENDLESS = """
+import itertools, os, time
+from lookact.recipes.vla_demos import in_workers
+from lookact.recipes.vla_world import World
+
+pids = in_workers(os.getpid, itertools.repeat(()), World(image_size=32), 1)
+print(next(pids), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_with_whoever_started_them():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as driver:
+        worker = Path("/proc", driver.stdout.readline().strip())
+        worked = worker.exists()
+        driver.kill()
+    assert worked
+    began = time.monotonic()
+    while worker.exists():
+        assert time.monotonic() < began + 60
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -95,7 +96,16 @@ def write_demos(folder: Path, world: World, *, seed: int, count: int, noise: flo
 
 
 def _open_table(world: World) -> None:
+    Thread(target=_end_with_parent, daemon=True).start()
     _table[:] = [make_table(world)]
+
+
+def _end_with_parent() -> None:
+    """A pool's worker waits for ever for a parent that was killed, unless it looks."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run(function: Callable[..., T], tasks: list[tuple[Any, ...]]) -> list[T]:
