@@ -21,31 +21,42 @@ CONFIG = replace(
 )
 
 
-def taught(cfg, folder, steps):
-    """A world model and how well it foresees, after so many batches of episodes that show two openings each."""
+def taught(cfg, folder, steps, *, rows=ROWS, episodes=EPISODES, lr=5e-3):
+    """A world model after so many batches of so many rows, of episodes that show two openings each."""
     world = open_world(cfg)
-    recordings = record_random(cfg.world, folder, seed=0, split="random", episodes=EPISODES)
+    recordings = record_random(cfg.world, folder, seed=0, split="random", episodes=episodes)
     # the curtain is mostly drawn: tokens are learned from frames of which most are not
     shown = [replace(one, wrist=one.wrist[:, [0, 1]], head=one.wrist[:, [0, OPENS]]) for one in recordings]
     learn_tokens(world, shown, cfg, folder / "tokens")
     sequences = tokenise(world, recordings)
-    learner = Learner(build_adamw({"world": world}, lr=5e-3), NonFiniteGuard(), 1.0)
+    learner = Learner(build_adamw({"world": world}, lr=lr), NonFiniteGuard(), 1.0)
     for step in range(steps):
         set_learning_rate(learner.optimizer, step + 1, total=steps, schedule="cosine", floor=0.02)
-        rows = torch.from_numpy(numpy_rng(0, "rows", step).choice(EPISODES, ROWS, replace=False))
+        batch = torch.from_numpy(numpy_rng(0, "rows", step).choice(episodes, rows, replace=False))
         learn_film(
-            world, to_film(world, sequences[rows]), torch.zeros(ROWS, dtype=torch.long), learner,
+            world, to_film(world, sequences[batch]), torch.zeros(rows, dtype=torch.long), learner,
             length=OPENS + 1, stride=1, sequential=True, action_weight=0.0, seed=step,
         )  # fmt: skip
     return world
 
 
-def foreseen_opening(world, cfg, folder):
+def foreseen_opening(world, cfg, folder, *, blank=False):
     """Share of held-out tokens imagined right one step before the curtain opens for the second time."""
     unseen = to_film(world, tokenise(world, record_random(cfg.world, folder, seed=0, split="held", episodes=ROWS)))
     now = torch.tensor([OPENS - 1])
-    scene, action = scenes(world, unseen, now, remember_all(world, unseen)[:, now], stride=1)
+    scene, action = scenes(world, unseen, now, remember_all(world, unseen, blank=blank)[:, now], stride=1)
     return float((world.imagine(scene, action) == unseen.ids[:, OPENS]).float().mean())
+
+
+@pytest.mark.slow
+def test_after_a_short_lesson_already_memory_foresees_more_of_what_is_hidden(tmp_path):
+    short = {"steps": 200, "rows": 32, "episodes": 256, "lr": 1e-2}
+    remembering = replace(CONFIG, tokens=replace(CONFIG.tokens, codes=16, steps=120))
+    forgetful = replace(remembering, model=replace(CONFIG.model, memory=0))
+    world = taught(remembering, tmp_path, **short)
+    found = foreseen_opening(world, remembering, tmp_path)
+    assert found > foreseen_opening(taught(forgetful, tmp_path, **short), forgetful, tmp_path) + 0.15
+    assert found > foreseen_opening(world, remembering, tmp_path, blank=True) + 0.15
 
 
 @pytest.mark.learn
