@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,6 +79,25 @@ def hold(model: Any, how: Hold, *, rank: int, seed: int) -> Any:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, "adapters"))
         return add_lora(model, LoraSpec(rank=rank, alpha=2 * rank, targets=present))
+
+
+class Weights:
+    """A module's weights, looked through without a walk over its parts: asked at every step, that walk tells."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._held = [part._parameters for part in module.modules() if part._parameters]
+
+    def __iter__(self) -> Iterator[nn.Parameter]:
+        return (weight for held in self._held for weight in held.values() if weight is not None)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether none of them learns."""
+        return not any(weight.requires_grad for weight in self)
+
+    def state(self) -> list[tuple[int, int]]:
+        """Equal to what it was before only if no weight was written or moved in between."""
+        return [(weight.data_ptr(), weight._version) for weight in self]
 
 
 @torch.no_grad()

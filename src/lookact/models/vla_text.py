@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from lookact.models.vla_encoders import Hold
+from lookact.models.vla_encoders import Hold, Weights
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -62,12 +62,13 @@ class Reader(nn.Module):
         super().__init__()
         self.spec, self.encoder, self.tokenizer = spec, encoder, tokenizer
         self.width = int(encoder.config.hidden_size)
+        self._weights = Weights(encoder)
         self._known: dict[bytes, Tensor] = {}
         self.register_load_state_dict_post_hook(lambda module, _: module._known.clear())  # type: ignore[no-untyped-call]
 
     @property
     def frozen(self) -> bool:
-        return not any(parameter.requires_grad for parameter in self.encoder.parameters())
+        return self._weights.frozen
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """(b, n) ids, padded to the reader's length."""

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lookact.errors import ConfigError
-from lookact.models.vla_encoders import Hold, initialise
+from lookact.models.vla_encoders import Hold, Weights, initialise
+from lookact.models.vla_sight import Sight, foldable
 from lookact.seeding import torch_rng
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -52,9 +53,13 @@ class Glances(nn.Module):
         self.register_buffer("grid", torch.stack([across, down], dim=-1).reshape(-1, 2), persistent=False)
 
     def forward(self, patches: Tensor) -> Tensor:
-        scores = self.queries @ self.keys(patches).transpose(1, 2) / patches.shape[-1] ** 0.5
+        # keys and values of a few queries, not of hundreds of patches: the same products in another order
+        queries = self.queries / patches.shape[-1] ** 0.5
+        asked, shift = queries @ self.keys.weight, queries @ self.keys.bias
+        # bmm, since matmul rounds otherwise where a gradient is wanted
+        scores = torch.bmm(asked.expand(len(patches), -1, -1), patches.mT) + shift.unsqueeze(-1)
         weights = scores.softmax(dim=-1)
-        return torch.cat([weights @ self.values(patches), weights @ self.grid], dim=-1)
+        return torch.cat([self.values(weights @ patches), weights @ self.grid], dim=-1)
 
 
 class Eyes(nn.Module):
@@ -78,15 +83,18 @@ class Eyes(nn.Module):
             assert isinstance(glance, Glances)
             nn.init.normal_(glance.queries, std=2.0, generator=generator)
         self.register_buffer("colours", torch.tensor([MEAN, DEVIATION]), persistent=False)
+        self._weights, self._glance_weights = Weights(encoder), Weights(self.glances)
+        self._sight: Sight | None = None
+        self._sight_of: Any = None
 
     @property
     def frozen(self) -> bool:
         """Whether nothing of the encoder learns: what it gives of a frame never changes."""
-        return not any(parameter.requires_grad for parameter in self.encoder.parameters())
+        return self._weights.frozen
 
     @property
     def glances_frozen(self) -> bool:
-        return not any(parameter.requires_grad for parameter in self.glances.parameters())
+        return self._glance_weights.frozen
 
     def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Camera to (b, h, w, 3) uint8 frames -> (b, k, d) what learning leaves as it is: patches, or glances."""
@@ -108,9 +116,23 @@ class Eyes(nn.Module):
         """(b, p, d) a camera; all go through the encoder together."""
         if not images:
             return {}
-        pixels = torch.cat([self._prepare(images[camera]) for camera in images])
-        states = self.encoder(pixel_values=pixels).last_hidden_state[:, 1:]
+        frames, size = list(images.values()), self.spec.image_size
+        sight = self._folded() if all(each.shape[1:3] == (size, size) for each in frames) and self.frozen else None
+        if sight is not None:
+            states = sight(torch.cat(frames))
+        else:
+            pixels = torch.cat([self._prepare(each) for each in frames])
+            states = self.encoder(pixel_values=pixels).last_hidden_state[:, 1:]
         return dict(zip(images, states.chunk(len(images))))
+
+    def _folded(self) -> Sight | None:
+        """The encoder on raw frames, folded anew whenever a weight has changed; None: of a kind that does not fold."""
+        state = self._weights.state()
+        if state != self._sight_of:
+            known = foldable(self.encoder)
+            self._sight = Sight(self.encoder, self.colours, self.spec.image_size) if known else None
+            self._sight_of = state
+        return self._sight
 
     def _prepare(self, frames: Tensor) -> Tensor:
         """(b, h, w, 3) uint8 -> (b, 3, s, s) colours as DINOv2 knows them."""
