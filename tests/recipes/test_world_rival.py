@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 import torch
 
 from lookact.models.explorer import Explorer
@@ -29,3 +30,8 @@ def test_a_rival_stays_as_it_was_met_while_the_world_model_learns():
     later = again.report(world, random, stride=1)
     assert later["rival_error_before"] == first["rival_error_before"]
     assert later["rival_error"] != first["rival_error"]
+    for name in ("rival", "random"):
+        change = later[f"{name}_error"] - later[f"{name}_error_before"]
+        assert later[f"{name}_error_change"] == pytest.approx(change)
+        low, high = later["ci"][f"{name}_error_change"]
+        assert low <= change <= high

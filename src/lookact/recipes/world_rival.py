@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lookact.data.sequences import SequenceReplay, Sequences
 from lookact.models.world import WorldModel
-from lookact.recipes.world_eval import error_on
+from lookact.recipes.world_eval import Numbers, error_on, summary
 
 
 class Rival:
@@ -14,27 +16,28 @@ class Rival:
 
     def __init__(self) -> None:
         self.kept = SequenceReplay(1)
-        self.before: dict[str, float] = {}
+        self.before: Numbers = {}
 
     def meet(self, world: WorldModel, found: Sequences, random: Sequences, *, stride: int) -> None:
         """Keep what the explorer of now does, and how the world model of now foresees it."""
         self.kept.add(found)
         self.before = self.errors(world, random, stride=stride)
 
-    def errors(self, world: WorldModel, random: Sequences, *, stride: int) -> dict[str, float]:
-        """Nats a token on its episodes and on random ones, by the wrist alone."""
+    def errors(self, world: WorldModel, random: Sequences, *, stride: int) -> Numbers:
+        """Nats a token of each of its episodes and of random ones, by the wrist alone."""
         compared = {"rival": self.kept.all(), "random": random}
-        return {name: float(error_on(world, one, stride=stride).mean()) for name, one in compared.items()}
+        return {f"{name}_error": error_on(world, one, stride=stride) for name, one in compared.items()}
 
-    def report(self, world: WorldModel, random: Sequences, *, stride: int) -> dict[str, float]:
-        """The errors of now, beside those when the duel began."""
+    def report(self, world: WorldModel, random: Sequences, *, stride: int) -> dict[str, Any]:
+        """The errors of now, those when the duel began, and what has changed, episode by episode."""
         now = self.errors(world, random, stride=stride)
-        before = {f"{name}_error_before": value for name, value in self.before.items()}
-        return {f"{name}_error": value for name, value in now.items()} | before
+        before = {f"{name}_before": values for name, values in self.before.items()}
+        change = {f"{name}_change": values - self.before[name] for name, values in now.items()}
+        return summary(now | before | change)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kept": self.kept.state_dict(), "before": dict(self.before)}
+        return {"kept": self.kept.state_dict(), "before": {name: x.tolist() for name, x in self.before.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.kept.load_state_dict(state["kept"])
-        self.before = dict(state["before"])
+        self.before = {name: np.array(values) for name, values in state["before"].items()}

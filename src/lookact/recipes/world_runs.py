@@ -35,7 +35,7 @@ def report_on(
     players: Players, data: Data, cfg: Config, run: Run, phase: str, step: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Measure everyone, show an episode, and keep the report of the phase; the report, and its numbers as metrics."""
-    report = measure_world(players.world, data.recordings, data.held_out, cfg)
+    report = foresight_report(players, data, cfg, run, phase)
     shown = data.recordings[0]
     if phase != "teacher" and cfg.world.env != "hidden":
         report["explorer"] = measure_explorer(players.explorer, players.world, players.worlds, data.held_out, cfg)
@@ -48,6 +48,15 @@ def report_on(
         write_text(run.folder / REPORTS, json.dumps(read_reports(run) | {phase: report}, indent=2) + "\n")
     barrier()
     return report, flat_metrics(report)
+
+
+def foresight_report(players: Players, data: Data, cfg: Config, run: Run, phase: str) -> dict[str, Any]:
+    """How the world model foresees held-out episodes; in phase student it stands still, and is measured once."""
+    reports = read_reports(run)
+    known = reports.get("student") or reports.get("teacher")
+    if phase == "student" and known:
+        return {name: value for name, value in known.items() if name != "explorer"}
+    return measure_world(players.world, data.recordings, data.held_out, cfg)
 
 
 def replayed(explorer: Explorer, worlds: Worlds, cfg: Config) -> Recording:
