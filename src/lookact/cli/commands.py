@@ -25,6 +25,7 @@ COMMANDS = {
     "scenes": "make, draw and check rooms",
     "serve": "serve a vision-language model over HTTP",
     "plot": "draw figures from runs and logs",
+    "view": "show runs and episodes in the browser",
     "bench": "measure speed, as ratios within one run",
     "doctor": "say what works on this machine",
 }

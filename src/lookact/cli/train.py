@@ -22,9 +22,9 @@ from lookact.cli.recipes import (
 )
 from lookact.cli.results import SECONDS, show_result
 from lookact.train.config import to_mapping
+from lookact.train.run_files import METRICS, RESULT
 
 TAKES_SETTINGS = True
-RESULT = "result.json"
 EXAMPLES = (
     "lookact train nav-rloo --preset debug",
     "lookact train nav-rloo --processes 2",
@@ -100,8 +100,6 @@ def train(recipe: Recipe, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
 
 def step_seconds(folder: Path) -> float:
     """What a run's steps took, by its own metrics: those before it was last resumed count too."""
-    from lookact.train.run import METRICS
-
     lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     steps = [json.loads(line) for line in lines]
     return float(sum(value for step in steps for name, value in step.items() if name.startswith("time/") and value))

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from lookact.data.manifest import MANIFEST
 from lookact.data.quality import judge_quality
 from lookact.errors import DataError, ParseError
 from lookact.text.action_mask import CONFIDENCE
 from lookact.text.actions import parse_json_object, reasoning_of
 from lookact.types import Decision, Episode, Observation, Turn
-
-MANIFEST = "episode_manifest.jsonl"
 
 
 class EpisodeStore:
@@ -59,23 +58,7 @@ class EpisodeStore:
 
     def load(self, row: Mapping[str, Any]) -> Episode:
         """The episode behind a manifest row, equal to the one that was added."""
-        path = self.folder / f"{row['episode_id']}_tensors.pt"
-        try:
-            saved = torch.load(path, weights_only=True)
-        except FileNotFoundError as error:
-            raise DataError(f"{path} is missing: the manifest lists it, so the folder was copied in part") from error
-        except Exception as error:
-            raise DataError(f"{path} can't be read ({error}): delete its manifest line and collect again") from error
-        turns = tuple(_turn(meta, arrays) for meta, arrays in zip(row["turns"], saved["turns"]))
-        return Episode(
-            id=row["episode_id"],
-            group=row["group"],
-            seed=row["seed"],
-            turns=turns,
-            last=_observation(row["last_text"], saved["last"]) if row["last_text"] is not None else None,
-            policy_version=row["policy_version"],
-            error=row["error"],
-        )
+        return load_episode(self.folder, row)
 
     def episodes(self) -> Iterator[Episode]:
         return (self.load(row) for row in self.rows())
@@ -84,6 +67,27 @@ class EpisodeStore:
         path = self.folder / MANIFEST
         if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
             path.write_bytes(content[: content.rfind(b"\n") + 1])
+
+
+def load_episode(folder: Path, row: Mapping[str, Any]) -> Episode:
+    """The same without opening the store, which mends it: for who may only look."""
+    path = folder / f"{row['episode_id']}_tensors.pt"
+    try:
+        saved = torch.load(path, weights_only=True)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing: the manifest lists it, so the folder was copied in part") from error
+    except Exception as error:
+        raise DataError(f"{path} can't be read ({error}): delete its manifest line and collect again") from error
+    turns = tuple(_turn(meta, arrays) for meta, arrays in zip(row["turns"], saved["turns"]))
+    return Episode(
+        id=row["episode_id"],
+        group=row["group"],
+        seed=row["seed"],
+        turns=turns,
+        last=_observation(row["last_text"], saved["last"]) if row["last_text"] is not None else None,
+        policy_version=row["policy_version"],
+        error=row["error"],
+    )
 
 
 def _row(episode: Episode) -> dict[str, Any]:

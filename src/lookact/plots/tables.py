@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,11 +13,11 @@ from numpy.typing import NDArray
 
 from lookact.errors import DataError
 from lookact.train.config_values import closest
+from lookact.train.run_files import METRICS, read_objects
 
 Numbers = NDArray[np.float64]
 Curve = tuple[Numbers, Numbers]
 """Steps and values, (n,) each."""
-METRICS = "metrics.jsonl"
 
 
 def read_metrics(path: Path, key: str) -> Curve:
@@ -68,14 +67,15 @@ def read_eval_csv(path: Path, column: str = "success_rate") -> Curve:
 
 def _metric_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each line's number and object; the last may be torn, as a running job leaves it."""
-    *lines, torn = _read_text(file).split("\n")
-    for number, line in enumerate([*lines, torn], start=1):
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError:
-            if number > len(lines):
-                return
-            raise DataError(f"{file}:{number} is not JSON: mend or remove the line") from None
+    try:
+        values, _ = read_objects(file)
+    except FileNotFoundError:
+        raise DataError(f"{file} does not exist: check the path") from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read as text: {error}") from None
+    for number, value in enumerate(values, start=1):
+        if value is None:
+            raise DataError(f"{file}:{number} is not JSON: mend or remove the line")
         if not isinstance(value, dict):
             raise DataError(f"{file}:{number} is not a JSON object: mend or remove the line")
         yield number, value

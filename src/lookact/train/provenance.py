@@ -15,6 +15,7 @@ import yaml
 
 import lookact
 from lookact.train.durable import write_text
+from lookact.train.run_files import CONFIG, VERSIONS
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ PACKAGES = ("torch", "transformers", "peft", "numpy", "gymnasium")
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Save `config.yaml`; a run that goes on with another config than it began with is told so."""
-    path = folder / "config.yaml"
+    path = folder / CONFIG
     text = yaml.safe_dump(dict(config), sort_keys=False)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         before, after = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(text)
@@ -42,7 +43,7 @@ def write_versions(folder: Path) -> None:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
-    path = folder / "versions.json"
+    path = folder / VERSIONS
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != versions:
         logger.warning("this run began with other versions than it goes on with: %s", path.read_text(encoding="utf-8"))
     write_text(path, json.dumps(versions, indent=2) + "\n")

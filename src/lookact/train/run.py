@@ -35,12 +35,12 @@ from lookact.train.gathering import gathered
 from lookact.train.manifest import MANIFEST, verify
 from lookact.train.progress import Progress
 from lookact.train.provenance import write_config, write_versions
+from lookact.train.run_files import LOCK, LOG, METRICS
 from lookact.train.state import set_rng_state
 from lookact.train.trackers import JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after, fan_out
 from lookact.train.weights import Weights
 
 logger = logging.getLogger(__name__)
-METRICS = "metrics.jsonl"
 WORTH_KEEPING = ("checkpoint-*", "best", "warm_start", "episodes")
 """What makes a folder hold a run; one that failed before its first step may simply be started again."""
 
@@ -166,7 +166,7 @@ def _open_trackers(folder: Path, config: Mapping[str, Any], done: int, wandb: Wa
 
 def _lock(folder: Path) -> TextIO:
     """Refuse a folder that another live process trains in. The lock goes with the process, however it ends."""
-    file = (folder / ".lock").open("w")
+    file = (folder / LOCK).open("w")
     try:
         # lockf, not flock: workers forked from a killed run do not inherit it
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +204,7 @@ def _has_lines(path: Path) -> bool:
 
 
 def _open_log(folder: Path) -> logging.Handler:
-    handler = logging.FileHandler(folder / "training.log", encoding="utf-8")
+    handler = logging.FileHandler(folder / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.DEBUG)
     package = logging.getLogger("lookact")

@@ -17,6 +17,7 @@ from PIL import Image as PILImage
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Tracker
 from lookact.train.durable import write_text
+from lookact.train.run_files import METRICS
 from lookact.types import Image
 
 WandbMode = Literal["off", "offline", "online"]
@@ -51,7 +52,7 @@ class JsonlTracker:
 
     def __init__(self, folder: Path) -> None:
         self.samples = folder / "samples"
-        self.file: TextIO = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self.file: TextIO = (folder / METRICS).open("a", encoding="utf-8")
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         line = json.dumps({"step": step} | {name: finite_or_none(value) for name, value in metrics.items()})

@@ -1,0 +1,1 @@
+"""Runs and episodes in a browser: folders become plain records, and a page of its own draws them."""

@@ -1,0 +1,100 @@
+"""The viewer's routes: the page, and the records behind it. Every one only reads, and only below one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Query, Request
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from lookact import __version__
+from lookact.viewer import gallery, pages
+from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
+from lookact.viewer.metrics import metric_files, read_metrics
+from lookact.viewer.places import NotHere, find, inside
+from lookact.viewer.runs import list_runs, run_detail, run_log
+
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
+HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+"""A page from elsewhere whose name was made to point here is refused."""
+
+
+def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
+    """The viewer of one folder as an ASGI application."""
+    app = FastAPI(title="LookAct viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+
+    @app.middleware("http")
+    async def add_headers(request: Request, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers.update(HEADERS)
+        return response
+
+    @app.exception_handler(NotHere)
+    async def refuse(request: Request, error: NotHere) -> Response:
+        return JSONResponse({"error": "not in the viewed folder"}, 404)
+
+    @app.get("/api/runs")
+    def runs() -> dict[str, Any]:
+        found = find(root)
+        return {"folder": root.name, "runs": list_runs(root, found), "stores": list_stores(root, found)}
+
+    @app.get("/api/run")
+    def run(place: str) -> dict[str, Any]:
+        found = find(root)
+        if place not in found.runs:
+            raise NotHere(place)
+        return run_detail(root, place, found)
+
+    @app.get("/api/log")
+    def log(place: str) -> dict[str, str]:
+        return run_log(root, place)
+
+    @app.get("/api/metrics")
+    def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> dict[str, Any]:
+        folder = inside(root, place)
+        if file not in metric_files(folder):
+            raise NotHere(file)
+        return read_metrics(inside(folder, file), offset=offset, version=version)
+
+    @app.get("/api/episodes")
+    def episodes(store: str) -> list[dict[str, Any]]:
+        return list_episodes(root, store)
+
+    @app.get("/api/episode")
+    def episode(store: str, id: str) -> dict[str, Any]:
+        return episode_detail(root, store, id, tokenizer=tokenizer)
+
+    @app.get("/api/picture")
+    def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:
+        return Response(picture(root, store, id, turn, camera), media_type="image/png")
+
+    @app.get("/api/media")
+    def media(place: str) -> Response:
+        path = inside(root, place)
+        if path.suffix.lower() not in gallery.TYPES or not path.is_file():
+            raise NotHere(place)
+        return FileResponse(path, media_type=gallery.TYPES[path.suffix.lower()])
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        return page(name)
+
+    @app.get("/")
+    def index() -> Response:
+        return page("index.html")
+
+    return app
+
+
+def page(name: str) -> Response:
+    """One of the page's own files."""
+    if name not in pages.static_files():
+        raise NotHere(name)
+    return Response(pages.static_files()[name], media_type=pages.TYPES[Path(name).suffix])

@@ -1,0 +1,160 @@
+"""Folders of episodes as records: the list, one episode turn by turn, and its pictures."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookact.data.manifest import MANIFEST
+from lookact.errors import DataError
+from lookact.train.run_files import read_objects
+from lookact.viewer.places import Found, NotHere, inside
+from lookact.viewer.plain import plain
+
+if TYPE_CHECKING:
+    from lookact.types import Episode, Observation, Turn
+
+Row = dict[str, Any]
+
+
+def list_stores(root: Path, found: Found) -> list[Row]:
+    """Every folder of episodes and how many it lists."""
+    return [{"place": store, "episodes": len(manifest_rows(inside(root, store)))} for store in found.stores]
+
+
+def list_episodes(root: Path, store: str) -> list[Row]:
+    """One line an episode, in the order of the manifest; lines that are torn are left out."""
+    return [_listed(row) for row in manifest_rows(inside(root, store))]
+
+
+def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
+    """An episode turn by turn, with the reply in tokens; what cannot be loaded is told under `problem`."""
+    from lookact.viewer.tokens import find_tokenizer
+
+    folder, row = inside(root, store), find_row(root, store, id)
+    listed = _listed(row)
+    try:
+        episode = load(root, store, row)
+    except DataError as error:
+        # whoever is sent the page need not know where the folder lies
+        return {**listed, "turns": [], "last": None, "problem": str(error).replace(f"{folder}/", "")}
+    found = tokenizer or find_tokenizer(root, folder)
+    turns, running = [], 0.0
+    for meta, turn in zip(row["turns"], episode.turns):
+        running += turn.reward
+        turns.append(_turn(meta, turn, running, found))
+    told: Row = plain({**listed, "turns": turns, "last": episode.last and _seen(episode.last), "problem": None})
+    return told
+
+
+def picture(root: Path, store: str, id: str, turn: int, camera: str) -> bytes:
+    """One camera's picture as PNG; the turn after the last one is what was seen at the end."""
+    import PIL.Image
+
+    try:
+        episode = load(root, store, find_row(root, store, id))
+        seen = [*(each.observation for each in episode.turns), *([episode.last] if episode.last else [])]
+        image = seen[turn].images[camera] if turn >= 0 else None
+    except (DataError, IndexError, KeyError):
+        image = None
+    if image is None:
+        raise NotHere(f"{store} {id} {turn} {camera}")
+    held = io.BytesIO()
+    PIL.Image.fromarray(image).save(held, "PNG")
+    return held.getvalue()
+
+
+def load(root: Path, store: str, row: Row) -> Episode:
+    """The episode behind a manifest's row; a file that leads out of the folder is not opened."""
+    folder = inside(root, store)
+    name = f"{row['episode_id']}_tensors.pt"
+    try:
+        path = inside(folder, name)
+    except NotHere:
+        raise DataError(f"{name} is missing: the manifest lists it, so the folder was copied in part") from None
+    return _load(folder, row["episode_id"], path.stat().st_mtime_ns)
+
+
+def find_row(root: Path, store: str, id: str) -> Row:
+    """The manifest's row of an episode."""
+    for row in manifest_rows(inside(root, store)):
+        if row["episode_id"] == id:
+            return row
+    raise NotHere(f"{store} {id}")
+
+
+def manifest_rows(folder: Path) -> list[Row]:
+    """Every whole row of a folder's manifest."""
+    try:
+        path = inside(folder, MANIFEST)
+        status = path.stat()
+    except OSError:
+        return []
+    return _rows(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _rows(path: Path, *identity: int) -> list[Row]:
+    values = read_objects(path)[0]
+    return [
+        row for row in values if isinstance(row, dict) and "episode_id" in row and isinstance(row.get("turns"), list)
+    ]
+
+
+@lru_cache(maxsize=8)
+def _load(folder: Path, id: str, changed: int) -> Episode:
+    from lookact.data.store import load_episode
+
+    return load_episode(folder, find_row(folder, ".", id))
+
+
+def _listed(row: Row) -> Row:
+    turns = row["turns"]
+    named = ("scene_id", "question", "group", "seed", "policy_version", "error", "is_valid", "dropout_reason")
+    known = {name: row.get(name) for name in named}
+    rewards = [turn.get("reward") or 0.0 for turn in turns]
+    told: Row = plain(
+        {"id": row["episode_id"], "length": len(turns), "return": sum(rewards), "ended": _end(row), **known}
+    )
+    return told
+
+
+def _end(row: Row) -> str:
+    """Why an episode ended, in a word or two."""
+    if row.get("error"):
+        return "error"
+    last = row["turns"][-1] if row["turns"] else {}
+    return "terminated" if last.get("terminated") else "truncated" if last.get("truncated") else "cut off"
+
+
+def _seen(observation: Observation) -> Row:
+    cameras = [
+        {"name": name, "height": image.shape[0], "width": image.shape[1]} for name, image in observation.images.items()
+    ]
+    state = None if observation.state is None else [round(float(value), 4) for value in observation.state]
+    return {"text": observation.text, "cameras": cameras, "state": state}
+
+
+def _turn(meta: Row, turn: Turn, running: float, tokenizer: Path | None) -> Row:
+    from lookact.viewer.tokens import pieces_of
+
+    decision = turn.decision
+    ids = [] if decision.token_ids is None else decision.token_ids.tolist()
+    pieces, exact = pieces_of(str(decision.action), ids, decision.mask.tolist(), tokenizer)
+    told = {name: meta.get(name) for name in ("action", "value", "fresh", "masking_method", "info")}
+    return {
+        **_seen(turn.observation),
+        **told,
+        "reply": str(decision.action),
+        "pieces": pieces,
+        "exact": exact,
+        "tokens": len(ids),
+        "counted": int(decision.mask.sum()),
+        "logprob": float(decision.logprobs.sum()),
+        "reward": turn.reward,
+        "running": running,
+        "terminated": turn.terminated,
+        "truncated": turn.truncated,
+    }

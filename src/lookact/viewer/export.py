@@ -1,0 +1,133 @@
+"""The whole viewer with its data in one file, to be sent to someone who has neither the folder nor a network."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from lookact.errors import DataError
+from lookact.train.run_files import read_objects
+from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
+from lookact.viewer.gallery import TYPES
+from lookact.viewer.metrics import as_columns
+from lookact.viewer.pages import one_page
+from lookact.viewer.places import Found, find, inside
+from lookact.viewer.runs import list_runs, run_detail, run_log
+
+LINES = 4000
+"""Lines of one file of numbers; of more, every second or third is kept."""
+DIGITS = 6
+
+
+@dataclass
+class Parcel:
+    """What goes into the file, how many bytes are left, and what no longer fitted."""
+
+    left: int
+    data: dict[str, Any] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, key: str, value: Any, *, needed: bool = False) -> bool:
+        """Put a record in; one that is not needed only where it fits."""
+        size = len(value) if isinstance(value, str) else len(json.dumps(value))
+        if size > self.left and not needed:
+            return False
+        self.left -= size
+        self.data.setdefault(kind, {})[key] = value
+        return True
+
+
+def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tuple[str, list[str]]:
+    """The page as text, and what was left out of it, in words. Raises DataError where there is nothing to show."""
+    found = find(root)
+    if not found.runs and not found.stores:
+        raise DataError(f"{root.name} holds no run and no episodes: name a folder that lookact train or collect wrote")
+    parcel = Parcel(most_bytes)
+    runs = {"folder": root.name, "runs": list_runs(root, found), "stores": list_stores(root, found)}
+    _add_runs(parcel, root, found)
+    _add_episodes(parcel, root, found, tokenizer)
+    _add_media(parcel, root)
+    left_out = [f"{count} {kind}" for kind, count in parcel.dropped.items()]
+    return one_page(json.dumps({**parcel.data, "runs": runs, "left_out": left_out}, separators=(",", ":"))), left_out
+
+
+def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
+    for place in found.runs:
+        detail = run_detail(root, place, found)
+        parcel.add("run", place, detail, needed=True)
+        for file in detail["files"]:
+            columns, dropped = thin(inside(inside(root, place), file))
+            parcel.dropped.update({"lines of numbers": dropped} if dropped else {})
+            answer = {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": columns}
+            parcel.add("metrics", f"{place}|{file}", answer, needed=True)
+        parcel.add("log", place, run_log(root, place))
+
+
+def _add_episodes(parcel: Parcel, root: Path, found: Found, tokenizer: Path | None) -> None:
+    """Episodes of all folders in turn, each with its pictures or not at all."""
+    rows = {store: list_episodes(root, store) for store in found.stores}
+    for store, listed in rows.items():
+        parcel.add("episodes", store, listed, needed=True)
+    taken: dict[str, list[Any]] = {store: [] for store in rows}
+    for together in zip_longest(*([(store, row) for row in listed] for store, listed in rows.items())):
+        for store, row in filter(None, together):
+            if _add_episode(parcel, root, store, row["id"], tokenizer):
+                taken[store].append(row)
+            else:
+                parcel.dropped["episodes"] += 1
+    for store in rows:
+        parcel.data["episodes"][store] = taken[store]
+
+
+def _add_episode(parcel: Parcel, root: Path, store: str, id: str, tokenizer: Path | None) -> bool:
+    detail = episode_detail(root, store, id, tokenizer=tokenizer)
+    seen = [*detail["turns"], *([detail["last"]] if detail["last"] else [])]
+    pictures = {
+        f"{store}|{id}|{number}|{camera['name']}": data_uri(
+            picture(root, store, id, number, camera["name"]), "image/png"
+        )
+        for number, turn in enumerate(seen)
+        for camera in turn["cameras"]
+    }
+    if sum(map(len, pictures.values())) + len(json.dumps(detail)) > parcel.left:
+        return False
+    parcel.add("episode", f"{store}|{id}", detail)
+    for key, value in pictures.items():
+        parcel.add("picture", key, value, needed=True)
+    return True
+
+
+def _add_media(parcel: Parcel, root: Path) -> None:
+    """Texts, pictures and videos, the small ones first, so that as many as possible find room."""
+    media = [row for detail in parcel.data.get("run", {}).values() for row in detail["media"]]
+    for row in sorted(media, key=lambda row: row["bytes"]):
+        path = inside(root, row["place"])
+        fits = row["bytes"] * 4 // 3 < parcel.left
+        if not (fits and parcel.add("media", row["place"], data_uri(path.read_bytes(), TYPES[path.suffix.lower()]))):
+            parcel.dropped[f"{row['kind']}s"] += 1
+    held = parcel.data.get("media", {})
+    for detail in parcel.data.get("run", {}).values():
+        detail["media"] = [row for row in detail["media"] if row["place"] in held]
+
+
+def thin(path: Path) -> tuple[dict[str, list[float | None]], int]:
+    """A file of numbers as columns with few digits, and how many of its lines were passed over."""
+    columns, _ = as_columns(read_objects(path)[0])
+    count = len(columns["step"])
+    stride = max(1, -(-count // LINES))
+    # the last line is what a run came to
+    kept = sorted({*range(0, count, stride), *([count - 1] if count else [])})
+    return {key: [_rounded(values[line]) for line in kept] for key, values in columns.items()}, count - len(kept)
+
+
+def data_uri(data: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else float(f"{value:.{DIGITS}g}")

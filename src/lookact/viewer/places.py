@@ -1,0 +1,77 @@
+"""Where things lie below the viewed folder, and the one door to them: nothing outside is ever opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lookact.data.manifest import MANIFEST
+from lookact.errors import DataError
+from lookact.train.run_files import CONFIG, LOG, METRICS
+
+DEPTH = 4
+"""Folders are looked for this far down."""
+
+
+class NotHere(Exception):
+    """What was asked for is not in the viewed folder, or leads out of it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Runs and folders of episodes below a folder, as paths relative to it; `.` is the folder itself."""
+
+    runs: tuple[str, ...]
+    stores: tuple[str, ...]
+
+
+def open_folder(folder: Path) -> Path:
+    """The folder to view, in full. Raises DataError if there is none."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder: train first (lookact train nav-rloo --preset debug), or name another")
+    return folder.resolve()
+
+
+def inside(root: Path, place: str) -> Path:
+    """The path of something that exists below `root`; `..`, absolute paths and links raise NotHere."""
+    parts = PurePosixPath(place).parts
+    if "\0" in place or ".." in parts or place.startswith("/"):
+        raise NotHere(place)
+    path = root
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            raise NotHere(place)
+    if not path.exists():
+        raise NotHere(place)
+    return path
+
+
+def find(root: Path) -> Found:
+    """Every run and every folder of episodes; links are not followed."""
+    runs, stores = [], []
+    for folder, names in _walk(root):
+        place = folder.relative_to(root).as_posix()
+        if METRICS in names or {CONFIG, LOG} <= names:
+            runs.append(place)
+        if MANIFEST in names:
+            stores.append(place)
+    # a run's own phases keep metrics too: they belong to it
+    outer = [run for run in runs if not any(contains(other, run) for other in runs)]
+    return Found(tuple(outer), tuple(stores))
+
+
+def contains(outer: str, inner: str) -> bool:
+    """Whether one relative path lies below another."""
+    return outer != inner and (outer == "." or inner.startswith(f"{outer}/"))
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
+    for here, folders, files in os.walk(root):
+        path = Path(here)
+        deep = len(path.relative_to(root).parts) >= DEPTH
+        kept = [] if deep else [name for name in folders if not name.startswith((".", "checkpoint-"))]
+        folders[:] = sorted(name for name in kept if not (path / name).is_symlink())
+        yield path, {name for name in files if not (path / name).is_symlink()}

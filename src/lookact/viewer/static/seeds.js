@@ -1,0 +1,49 @@
+// Which runs are seeds of one config, what curves are called, and in which order metrics stand. Pure.
+
+import { curveOf, meanBand, smoothed } from "./series.js";
+
+const ORDER = ["eval", "rollout", "reward", "policy", "loss", "judge", "world", "seeing", "optim", "time"];
+
+export function labelsOf(runs) {
+  const recipes = new Set(runs.map((run) => run.recipe));
+  return runs.map((run) => (recipes.size > 1 ? `${run.recipe} / ${run.name}` : run.name));
+}
+
+// Runs that belong together: [{label, members: [index, …]}]; each by itself where `mean` is off.
+export function groupRuns(runs, mean) {
+  const labels = labelsOf(runs);
+  const groups = new Map();
+  runs.forEach((run, index) => {
+    const key = mean ? run.group : run.place;
+    groups.set(key, [...(groups.get(key) ?? []), index]);
+  });
+  return [...groups.values()].map((members) => {
+    const label = labels[members[0]];
+    if (members.length === 1) return { label, members };
+    return { label: `${label.replace(/[-_ ]?seed[-_ ]?\d+$/, "") || label} · ${members.length} seeds`, members };
+  });
+}
+
+// One metric of every group, ready to draw: a smoothed line, and behind it a band or what was recorded.
+export function seriesOf(groups, tables, key, { axis, smooth }) {
+  return groups.map(({ label, members }, colour) => {
+    const curves = members.map((index) => curveOf(tables[index], key, axis)).filter((curve) => curve.x.length);
+    if (!curves.length) return { label, colour, x: [], y: [] };
+    const lines = curves.map((curve) => ({ x: curve.x, y: smoothed(curve.y, smooth) }));
+    if (lines.length > 1) return { label, colour, count: lines.length, ...meanBand(lines) };
+    return { label, colour, ...lines[0], raw: smooth ? curves[0].y : null };
+  });
+}
+
+// Metrics by their prefix, in the order in which people look at them: [[prefix, [key, …]], …].
+export function groupKeys(keys, search) {
+  const wanted = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const groups = new Map();
+  for (const key of [...new Set(keys)].sort()) {
+    if (key === "step" || !wanted.every((word) => key.toLowerCase().includes(word))) continue;
+    const prefix = key.includes("/") ? key.split("/")[0] : "other";
+    groups.set(prefix, [...(groups.get(prefix) ?? []), key]);
+  }
+  const rank = (prefix) => (ORDER.includes(prefix) ? ORDER.indexOf(prefix) : ORDER.length);
+  return [...groups].sort(([a], [b]) => rank(a) - rank(b) || a.localeCompare(b));
+}
