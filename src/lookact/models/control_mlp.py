@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lookact.batch import ControlInputs, Scores
 from lookact.models.outlook import Outlook, draw, score
+from lookact.models.tower import Tower
 from lookact.seeding import torch_rng
 
 
@@ -42,8 +40,9 @@ class ControlMLP(nn.Module):
         super().__init__()
         self.spec = spec
         generator = torch_rng(seed, "control_mlp")
-        self.actor = _tower(spec.state_size, spec.hidden, spec.action_size, generator, gain=0.01)
-        self.critic = _tower(spec.state_size, spec.hidden, 1, generator, gain=1.0)
+        # a fresh policy is near rest
+        self.actor = Tower((spec.state_size, *spec.hidden, spec.action_size), generator, gain=0.01)
+        self.critic = Tower((spec.state_size, *spec.hidden, 1), generator, gain=1.0)
         self.log_std = nn.Parameter(torch.full((spec.action_size,), math.log(spec.std)), spec.learned_std)
         self.register_buffer("state_mean", torch.zeros(spec.state_size))
         self.register_buffer("state_std", torch.ones(spec.state_size))
@@ -74,7 +73,7 @@ class ControlMLP(nn.Module):
     def forward(self, inputs: ControlInputs) -> Outlook:
         """Means and values of one step a row."""
         state = (inputs.state - self.state_mean) / self.state_std
-        mean, values = _through(self.actor, state), _through(self.critic, state)
+        mean, values = self.actor(state), self.critic(state)
         return Outlook(mean.unsqueeze(1), self.log_std, values.squeeze(-1), None)
 
     @torch.no_grad()
@@ -87,24 +86,3 @@ class ControlMLP(nn.Module):
     def evaluate(self, inputs: ControlInputs) -> Scores:
         """Log-probs, entropy and values (b, 1) of the actions taken."""
         return score(self(inputs), inputs.actions)
-
-
-def _tower(
-    inside: int, hidden: Sequence[int], outside: int, generator: torch.Generator, *, gain: float
-) -> nn.ModuleList:
-    """Linear layers with orthogonal weights; `gain` scales the last, so that a fresh policy is near rest."""
-    widths = [inside, *hidden, outside]
-    layers = nn.ModuleList(nn.Linear(narrow, wide) for narrow, wide in pairwise(widths))
-    for index, layer in enumerate(layers):
-        assert isinstance(layer, nn.Linear)
-        nn.init.orthogonal_(layer.weight, gain if index == len(hidden) else math.sqrt(2.0), generator=generator)
-        nn.init.zeros_(layer.bias)
-    return layers
-
-
-def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    """Layers with tanh between them; for networks as small as these, calling them as modules costs as much again."""
-    weights: list[tuple[Any, Any]] = [(layer.weight, layer.bias) for layer in layers]
-    for weight, bias in weights[:-1]:
-        x = torch.tanh(functional.linear(x, weight, bias))
-    return functional.linear(x, *weights[-1])
