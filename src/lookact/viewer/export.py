@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -52,8 +53,9 @@ def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tup
     _add_runs(parcel, root, found)
     _add_episodes(parcel, root, found, tokenizer)
     _add_media(parcel, root)
-    left_out = [f"{count} {kind}" for kind, count in parcel.dropped.items()]
-    return one_page(json.dumps({**parcel.data, "runs": runs, "left_out": left_out}, separators=(",", ":"))), left_out
+    left_out = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in parcel.dropped.items()]
+    data = {**parcel.data, "runs": runs, "left_out": left_out, "made": time.time()}
+    return one_page(json.dumps(data, separators=(",", ":"))), left_out
 
 
 def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
@@ -62,7 +64,7 @@ def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
         parcel.add("run", place, detail, needed=True)
         for file in detail["files"]:
             columns, dropped = thin(inside(inside(root, place), file))
-            parcel.dropped.update({"lines of numbers": dropped} if dropped else {})
+            parcel.dropped.update({"line": dropped} if dropped else {})
             answer = {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": columns}
             parcel.add("metrics", f"{place}|{file}", answer, needed=True)
         parcel.add("log", place, run_log(root, place))
@@ -79,7 +81,7 @@ def _add_episodes(parcel: Parcel, root: Path, found: Found, tokenizer: Path | No
             if _add_episode(parcel, root, store, row["id"], tokenizer):
                 taken[store].append(row)
             else:
-                parcel.dropped["episodes"] += 1
+                parcel.dropped["episode"] += 1
     for store in rows:
         parcel.data["episodes"][store] = taken[store]
 
@@ -109,7 +111,7 @@ def _add_media(parcel: Parcel, root: Path) -> None:
         path = inside(root, row["place"])
         fits = row["bytes"] * 4 // 3 < parcel.left
         if not (fits and parcel.add("media", row["place"], data_uri(path.read_bytes(), TYPES[path.suffix.lower()]))):
-            parcel.dropped[f"{row['kind']}s"] += 1
+            parcel.dropped[row["kind"]] += 1
     held = parcel.data.get("media", {})
     for detail in parcel.data.get("run", {}).values():
         detail["media"] = [row for row in detail["media"] if row["place"] in held]

@@ -14,6 +14,8 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 MAIN = "main.js"
+ALONE = "default-src 'unsafe-inline' data:"
+"""What one file may load: nothing but itself."""
 _IMPORT = re.compile(r'^import (?:\{[^}]*\} from )?"\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULTILINE)
 
@@ -47,5 +49,6 @@ def one_page(data: str) -> str:
     scripts = (
         f'<script type="application/json" id="embedded">{held}</script>\n<script type="module">\n{bundle()}\n</script>'
     )
-    page = page.replace('<link rel="stylesheet" href="static/style.css">', f"<style>\n{style}\n</style>")
+    head = f'<meta http-equiv="Content-Security-Policy" content="{ALONE}">\n<style>\n{style}\n</style>'
+    page = page.replace('<link rel="stylesheet" href="static/style.css">', head)
     return page.replace('<script type="module" src="static/main.js"></script>', scripts)

@@ -32,7 +32,7 @@ function drawCard(card) {
   const width = Math.max(240, svg.clientWidth || 360);
   const height = element.classList.contains("wide") ? WIDE_HEIGHT : HEIGHT;
   const unit = unitOf(key);
-  const yRange = heightRange(series.flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])]), options.log);
+  const yRange = heightRange(series.flatMap((one) => [...one.y, ...(one.raw ?? []), ...(one.low ?? []), ...(one.high ?? [])]), options.log);
   const ticks = options.log ? logTicks(...yRange) : roundTicks(...yRange, height > HEIGHT ? 6 : 4);
   const labels = ticks.map((tick) => tickLabel(tick, unit));
   const left = 12 + 6.4 * Math.max(2, ...labels.map((label) => label.length));
@@ -87,7 +87,7 @@ function curvePaths(one, frame) {
 function lastValues(series, unit) {
   const drawn = series.filter((one) => one.y.length);
   if (drawn.length > 3) return [];
-  return drawn.map((one) => make("b", { class: series.length > 1 ? `c${one.colour % COLOURS}` : "" }, withUnit(one.y[one.y.length - 1], unit)));
+  return drawn.map((one) => make("b", { class: series.length > 1 ? `c${one.colour % COLOURS}` : "" }, withUnit((one.raw ?? one.y).at(-1), unit)));
 }
 
 function pointedAt({ svg, frame }, event) {

@@ -26,7 +26,9 @@ export async function showList(container, listing, open) {
     listing.runs.length || listing.stores.length ? null : nothingHere());
   return {
     refresh: async () => {
+      const before = JSON.stringify(current);
       current = await getRuns();
+      if (JSON.stringify(current) === before) return false;
       if (current.runs.length !== listing.runs.length || current.stores.length !== listing.stores.length) return true;
       draw();
       return false;

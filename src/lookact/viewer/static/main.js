@@ -34,7 +34,7 @@ async function draw() {
     if (!listing.runs.length && listing.stores.length === 1 && !state.store) [state.store, state.tab] = [listing.stores[0].place, "episodes"];
     const shown = state.runs.length || state.store ? showPage(mainPart, listing, state, change) : showList(mainPart, listing, open);
     const made = await shown;
-    if (mine === drawing) view = made ?? null;
+    if (mine === drawing) view = made ?? {};
     else made?.close?.();
   } catch (error) {
     replace(mainPart, make("p", { class: "wrong" }, `The viewer does not answer (${error.message}). Is lookact view still running?`));
@@ -54,13 +54,13 @@ function statusesOf(listing) {
 }
 
 async function news() {
-  if (document.hidden || !view?.refresh) return;
+  if (document.hidden || !view) return;
   try {
     const mine = drawing;
     const listing = await getRuns();
     if (mine !== drawing) return;
     if (statusesOf(listing) !== statuses) await draw();
-    else if (await view.refresh()) await draw();
+    else if (await view.refresh?.()) await draw();
   } catch {
     topPart.querySelector(".live")?.replaceChildren("the viewer has ended");
   }

@@ -2,6 +2,7 @@
 
 import { curveOf, meanBand, smoothed } from "./series.js";
 
+const FIRST = [/success_rate$/, /score$/, /token_accuracy$|\/accuracy$/, /return$/, /total$/];
 const ORDER = ["eval", "rollout", "reward", "policy", "loss", "judge", "world", "seeing", "optim", "time"];
 
 export function labelsOf(runs) {
@@ -39,7 +40,8 @@ export function seriesOf(groups, tables, key, { axis, smooth }) {
 export function groupKeys(keys, search) {
   const wanted = search.toLowerCase().split(/\s+/).filter(Boolean);
   const groups = new Map();
-  for (const key of [...new Set(keys)].sort()) {
+  const telling = (key) => (FIRST.findIndex((pattern) => pattern.test(key)) + FIRST.length + 1) % (FIRST.length + 1);
+  for (const key of [...new Set(keys)].sort((a, b) => telling(a) - telling(b) || a.localeCompare(b))) {
     if (key === "step" || !wanted.every((word) => key.toLowerCase().includes(word))) continue;
     const prefix = key.includes("/") ? key.split("/")[0] : "other";
     groups.set(prefix, [...(groups.get(prefix) ?? []), key]);

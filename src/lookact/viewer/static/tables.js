@@ -23,7 +23,7 @@ function resultTable(result) {
     const name = measure === last ? "" : spokenName(measure);
     const first = measure !== last;
     last = measure;
-    return make("tr", { class: first ? "first" : "" }, make("td", {}, name), make("td", { class: "quiet" }, kind), cells.map((cell) => make("td", { class: "number" }, cell ? valueCell(cell) : "")));
+    return make("tr", { class: first ? "first" : "" }, make("td", {}, name), make("td", { class: "quiet" }, kind.replaceAll("_", " ")), cells.map((cell) => make("td", { class: "number" }, cell ? valueCell(cell) : "")));
   });
   const plain = loose.map(([name, cell]) => make("tr", {}, make("td", {}, spokenName(name)), make("td", { class: "number" }, valueCell(cell))));
   const total = seconds.reduce((sum, [, value]) => sum + (value ?? 0), 0);

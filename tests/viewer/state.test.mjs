@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { readState, writeState } from "./state.js";
+
+test("an empty address is the list of runs", () => {
+  const state = readState("");
+  assert.deepEqual([state.runs, state.tab, state.smooth, state.mean], [[], "charts", 0, true]);
+  assert.equal(writeState(state), "#");
+});
+
+test("a state survives its address", () => {
+  const state = { ...readState(""), runs: ["a/b c", "d&e"], tab: "episodes", episode: "x|y", turn: 3, smooth: 0.5, log: true, mean: false };
+  assert.deepEqual(readState(writeState(state)), state);
+});
+
+test("what is no number is as usual", () => {
+  assert.equal(readState("#turn=many").turn, 0);
+});

@@ -1,0 +1,72 @@
+import pytest
+
+from lookact.errors import DataError
+from lookact.viewer.places import NotHere, contains, find, inside, open_folder
+
+
+def test_runs_are_found_and_their_phases_belong_to_them(tmp_path, write_run, write_episodes):
+    write_run(tmp_path / "nav-rloo/a")
+    (tmp_path / "nav-rloo/a/warm_start/seeing").mkdir(parents=True)
+    (tmp_path / "nav-rloo/a/warm_start/seeing/metrics.jsonl").touch()
+    write_run(tmp_path / "vla-ppo/b")
+    write_episodes(tmp_path / "nav-rloo/a/episodes")
+    found = find(tmp_path)
+    assert found.runs == ("nav-rloo/a", "vla-ppo/b")
+    assert found.stores == ("nav-rloo/a/episodes",)
+
+
+def test_a_run_that_has_no_numbers_yet_is_a_run(tmp_path):
+    for name in ("config.yaml", "training.log"):
+        (tmp_path / name).touch()
+    assert find(tmp_path).runs == (".",)
+
+
+def test_a_checkpoint_hidden_folders_and_other_folders_are_no_runs(tmp_path):
+    for place in ("a/checkpoint-3", "a/best", ".tmp-x", "notes"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "config.yaml").touch()
+    (tmp_path / ".tmp-x/metrics.jsonl").touch()
+    (tmp_path / "a/checkpoint-3/metrics.jsonl").touch()
+    assert find(tmp_path) == find(tmp_path / "notes")
+
+
+def test_links_are_not_followed(tmp_path, write_run):
+    write_run(tmp_path / "elsewhere/run")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/link").symlink_to(tmp_path / "elsewhere/run")
+    assert find(tmp_path / "runs").runs == ()
+
+
+@pytest.mark.parametrize("place", ["../secret", "a/../../secret", "/etc/passwd", "link/inner", "link", "none", "a\0b"])
+def test_nothing_outside_is_opened(tmp_path, place):
+    (tmp_path / "secret").touch()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/inner").touch()
+    (tmp_path / "root/a").mkdir(parents=True)
+    (tmp_path / "root/link").symlink_to(tmp_path / "out")
+    with pytest.raises(NotHere):
+        inside(tmp_path / "root", place)
+
+
+def test_what_is_inside_is_opened(tmp_path):
+    (tmp_path / "a").mkdir()
+    assert inside(tmp_path, "a") == tmp_path / "a"
+    assert inside(tmp_path, ".") == tmp_path
+
+
+def test_the_folder_itself_may_be_a_link(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    assert open_folder(tmp_path / "link") == (tmp_path / "runs").resolve()
+
+
+def test_a_missing_folder_is_one_line_with_what_to_run(tmp_path):
+    with pytest.raises(DataError, match=r"runs is no folder: train first \(lookact train"):
+        open_folder(tmp_path / "runs")
+
+
+def test_one_place_below_another():
+    assert contains("a", "a/b")
+    assert contains(".", "a")
+    assert not contains("a", "a")
+    assert not contains("a", "ab/c")
