@@ -24,6 +24,7 @@ test("zero is shown where it is near, and a level line has room", () => {
   assert.deepEqual(heightRange([0, 1], false), [0, 1.06]);
   assert.deepEqual(heightRange([0, 0], false), [0, 1]);
   assert.deepEqual(heightRange([4], false), [0, 5]);
+  assert.deepEqual(heightRange([0.1 + 0.2, 0.3], false).map((end) => Number(end.toPrecision(12))), [0, 0.375]);
   assert.deepEqual(heightRange([90, 100], false), [89.4, 100.6]);
   assert.deepEqual(heightRange([], false), [0, 1]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { curveOf, drawnIndices, emptyTable, hasTime, heightAt, joinTable, meanBand, nearestIndex, secondsOf, smoothed } from "./series.js";
+import { curveOf, drawnIndices, emptyTable, firstFrom, hasTime, heightAt, joinTable, meanBand, nearestIndex, secondsOf, smoothed } from "./series.js";
 
 const answer = (columns, more = {}) => ({ columns, version: "1", offset: 10, restart: false, skipped: 0, ...more });
 
@@ -42,7 +42,7 @@ test("smoothing is an average from the first point on", () => {
 
 test("between its points a curve is a straight line", () => {
   const curve = { x: [0, 10], y: [0, 1] };
-  assert.deepEqual([0, 2.5, 10].map((x) => heightAt(curve, x)), [0, 0.25, 1]);
+  assert.deepEqual([[0, 0], [2.5, 1], [10, 1]].map(([x, after]) => heightAt(curve, x, after)), [0, 0.25, 1]);
 });
 
 test("seeds become a mean and a band where all of them reach", () => {
@@ -53,6 +53,7 @@ test("seeds become a mean and a band where all of them reach", () => {
 });
 
 test("the nearest point is found", () => {
+  assert.deepEqual([0, 1, 1.5, 9].map((x) => firstFrom([1, 1, 2], x)), [0, 0, 2, 3]);
   assert.deepEqual([-5, 1.4, 1.6, 99].map((x) => nearestIndex([0, 1, 2], x)), [0, 1, 2, 2]);
   assert.equal(nearestIndex([], 1), -1);
 });

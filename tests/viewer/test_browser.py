@@ -48,7 +48,7 @@ def test_the_list_leads_to_curves_of_all_seeds(quiet, serve_folder, folder):
     # the mean of 0.4 and 0.6 at the last step
     assert quiet.run(TEXT.format("[data-key='eval/score'] .values")) == "0.5"
     quiet.run("[...document.querySelectorAll('.toggle input')].at(-1).click()")
-    assert quiet.run(COUNT.format("[data-key='eval/score'] .line")) == 2
+    quiet.wait(COUNT.format("[data-key='eval/score'] .line") + " === 2")
 
 
 def test_pointing_at_a_curve_tells_its_numbers(quiet, serve_folder, folder):
@@ -70,7 +70,7 @@ def test_controls_search_smooth_and_change_the_axis(quiet, serve_folder, folder)
     assert "8 s" in quiet.run(TEXT.format(".chart svg")) or "6 s" in quiet.run(TEXT.format(".chart svg"))
     quiet.run("{const find = document.querySelector('[type=search]'); find.value = 'nothing like it';"
               "find.dispatchEvent(new Event('input'))}")  # fmt: skip
-    assert "No metric is called" in quiet.run(TEXT.format(".body"))
+    quiet.wait(TEXT.format(".body") + ".includes('No metric is called')")
     assert "search=nothing" in quiet.run("location.hash")
 
 

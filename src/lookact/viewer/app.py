@@ -26,7 +26,7 @@ HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 
 def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
-    """The viewer of one folder as an ASGI application."""
+    """The viewer of one folder as an ASGI application. Records are JSON already: FastAPI need not look into them."""
     app = FastAPI(title="LookAct viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
 
@@ -41,35 +41,36 @@ def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
         return JSONResponse({"error": "not in the viewed folder"}, 404)
 
     @app.get("/api/runs")
-    def runs() -> dict[str, Any]:
+    def runs() -> Response:
         found = find(root)
-        return {"folder": root.name, "runs": list_runs(root, found), "stores": list_stores(root, found)}
+        stores = list_stores(root, found)
+        return JSONResponse({"folder": root.name, "runs": list_runs(root, found), "stores": stores})
 
     @app.get("/api/run")
-    def run(place: str) -> dict[str, Any]:
+    def run(place: str) -> Response:
         found = find(root)
         if place not in found.runs:
             raise NotHere(place)
-        return run_detail(root, place, found)
+        return JSONResponse(run_detail(root, place, found))
 
     @app.get("/api/log")
-    def log(place: str) -> dict[str, str]:
-        return run_log(root, place)
+    def log(place: str) -> Response:
+        return JSONResponse(run_log(root, place))
 
     @app.get("/api/metrics")
-    def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> dict[str, Any]:
+    def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> Response:
         folder = inside(root, place)
         if file not in metric_files(folder):
             raise NotHere(file)
-        return read_metrics(inside(folder, file), offset=offset, version=version)
+        return JSONResponse(read_metrics(inside(folder, file), offset=offset, version=version))
 
     @app.get("/api/episodes")
-    def episodes(store: str) -> list[dict[str, Any]]:
-        return list_episodes(root, store)
+    def episodes(store: str) -> Response:
+        return JSONResponse(list_episodes(root, store))
 
     @app.get("/api/episode")
-    def episode(store: str, id: str) -> dict[str, Any]:
-        return episode_detail(root, store, id, tokenizer=tokenizer)
+    def episode(store: str, id: str) -> Response:
+        return JSONResponse(episode_detail(root, store, id, tokenizer=tokenizer))
 
     @app.get("/api/picture")
     def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:

@@ -34,10 +34,13 @@ async function loadTables(view) {
 
 function controls(view, change) {
   const { state, runs } = view;
+  let waiting = 0;
   const set = (patch) => {
     Object.assign(state, patch);
     change(patch);
-    drawCharts(view);
+    // a slider tells more often than the page can be drawn
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => drawCharts(view));
   };
   const files = [...new Set(runs.flatMap((run) => run.files))];
   const pick = make("select", { "aria-label": "file of numbers", onchange: (event) => change({ file: event.target.value }, true) },

@@ -37,6 +37,7 @@ async function draw() {
     if (mine === drawing) view = made ?? {};
     else made?.close?.();
   } catch (error) {
+    console.error(error);
     replace(mainPart, make("p", { class: "wrong" }, `The viewer does not answer (${error.message}). Is lookact view still running?`));
   }
 }

@@ -47,6 +47,8 @@ export function heightRange(values, log) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
+  // rounding in a mean is no change
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) low = high;
   if (log) return low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1];
   if (low === high) {
     if (low === 0) return [0, 1];

@@ -38,12 +38,16 @@ export function curveOf(table, key, axis) {
   const values = table.columns[key];
   if (!values) return { x: [], y: [] };
   const along = axis === "time" ? secondsOf(table) : table.columns.step;
-  const points = new Map();
-  values.forEach((value, line) => {
-    if (value !== null) points.set(table.columns.step[line], [along[line], value]);
-  });
-  const sorted = [...points.values()].sort((a, b) => a[0] - b[0]);
-  return { x: sorted.map((point) => point[0]), y: sorted.map((point) => point[1]) };
+  const steps = table.columns.step;
+  let lines = [];
+  let rising = true;
+  for (let line = 0; line < values.length; line++) {
+    if (values[line] === null) continue;
+    if (lines.length && steps[line] <= steps[lines[lines.length - 1]]) rising = false;
+    lines.push(line);
+  }
+  if (!rising) lines = [...new Map(lines.map((line) => [steps[line], line])).values()].sort((a, b) => along[a] - along[b]);
+  return { x: lines.map((line) => along[line]), y: lines.map((line) => values[line]) };
 }
 
 // An exponential moving average that is true from the first point on; weight 0 changes nothing.
@@ -58,42 +62,63 @@ export function smoothed(values, weight) {
   });
 }
 
-// A curve's height at x, on the straight line between its points.
-export function heightAt(curve, x) {
-  const after = curve.x.findIndex((each) => each >= x);
-  if (after < 0) return curve.y[curve.y.length - 1];
-  if (after === 0 || curve.x[after] === x) return curve.y[after];
+// Mean, lowest and highest of several curves wherever all of them reach; between its points a curve is a straight line.
+export function meanBand(curves) {
+  const filled = curves.filter((curve) => curve.x.length);
+  const band = { x: [], y: [], low: [], high: [] };
+  if (!filled.length) return band;
+  band.x = sharedPlaces(filled.map((curve) => curve.x));
+  const at = filled.map(() => 0);
+  for (const x of band.x) {
+    let [sum, low, high] = [0, Infinity, -Infinity];
+    filled.forEach((curve, index) => {
+      while (curve.x[at[index]] < x) at[index]++;
+      const height = heightAt(curve, x, at[index]);
+      sum += height;
+      if (height < low) low = height;
+      if (height > high) high = height;
+    });
+    band.y.push(sum / filled.length);
+    band.low.push(low);
+    band.high.push(high);
+  }
+  return band;
+}
+
+// Every place that some curve has and all of them span, in order.
+function sharedPlaces(all) {
+  const [first] = all;
+  // seeds of one config mostly log at the same steps
+  if (all.every((xs) => xs.length === first.length && xs.every((x, index) => x === first[index]))) return first;
+  const low = Math.max(...all.map((xs) => xs[0]));
+  const high = Math.min(...all.map((xs) => xs[xs.length - 1]));
+  return [...new Float64Array(new Set(all.flat())).sort()].filter((x) => x >= low && x <= high);
+}
+
+// A curve's height at x; `after` is its first point not below x.
+export function heightAt(curve, x, after) {
+  if (curve.x[after] === x) return curve.y[after];
   const share = (x - curve.x[after - 1]) / (curve.x[after] - curve.x[after - 1]);
   return curve.y[after - 1] + share * (curve.y[after] - curve.y[after - 1]);
 }
 
-// Mean, lowest and highest of several curves wherever all of them reach.
-export function meanBand(curves) {
-  const filled = curves.filter((curve) => curve.x.length);
-  if (!filled.length) return { x: [], y: [], low: [], high: [] };
-  const first = Math.max(...filled.map((curve) => curve.x[0]));
-  const last = Math.min(...filled.map((curve) => curve.x[curve.x.length - 1]));
-  const all = [...new Set(filled.flatMap((curve) => curve.x))].sort((a, b) => a - b);
-  const x = all.filter((each) => each >= first && each <= last);
-  const heights = x.map((each) => filled.map((curve) => heightAt(curve, each)));
-  return {
-    x,
-    y: heights.map((row) => row.reduce((sum, value) => sum + value, 0) / row.length),
-    low: heights.map((row) => Math.min(...row)),
-    high: heights.map((row) => Math.max(...row)),
-  };
-}
-
-// The index of the point nearest to x; -1 for none.
-export function nearestIndex(xs, x) {
+// The index of the first of sorted numbers that is not below x.
+export function firstFrom(xs, x) {
   let low = 0;
-  let high = xs.length - 1;
+  let high = xs.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (xs[middle] < x) low = middle + 1;
     else high = middle;
   }
-  return low > 0 && x - xs[low - 1] <= xs[low] - x ? low - 1 : xs.length ? low : -1;
+  return low;
+}
+
+// The index of the point nearest to x; -1 for none.
+export function nearestIndex(xs, x) {
+  const after = firstFrom(xs, x);
+  if (after === 0) return xs.length ? 0 : -1;
+  return after === xs.length || x - xs[after - 1] <= xs[after] - x ? after - 1 : after;
 }
 
 // Indices worth drawing on so many columns of pixels: each column's first, lowest, highest and last point.
