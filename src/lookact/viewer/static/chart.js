@@ -32,7 +32,10 @@ function drawCard(card) {
   const width = Math.max(240, svg.clientWidth || 360);
   const height = element.classList.contains("wide") ? WIDE_HEIGHT : HEIGHT;
   const unit = unitOf(key);
-  const yRange = heightRange(series.flatMap((one) => [...one.y, ...(one.raw ?? []), ...(one.low ?? []), ...(one.high ?? [])]), options.log);
+  const heights = series.flatMap((one) => [...one.y, ...(one.raw ?? []), ...(one.low ?? []), ...(one.high ?? [])]);
+  const yRange = heightRange(heights, options.log);
+  // no share is above one
+  if (unit === "%" && heights.every((height) => height <= 1)) yRange[1] = Math.min(yRange[1], 1.04);
   const ticks = options.log ? logTicks(...yRange) : roundTicks(...yRange, height > HEIGHT ? 6 : 4);
   const labels = ticks.map((tick) => tickLabel(tick, unit));
   const left = 12 + 6.4 * Math.max(2, ...labels.map((label) => label.length));

@@ -23,6 +23,7 @@ async function draw() {
     if (mine !== drawing) return;
     statuses = statusesOf(listing);
     drawTop(listing);
+    document.title = ["LookAct", ...(state.runs.length === 1 ? state.runs : [listing.folder])].join(" · ");
     const change = (patch, redraw = false) => {
       Object.assign(state, patch);
       if (redraw) location.hash = writeState(state);

@@ -43,7 +43,7 @@ function heading(episode) {
   return make("div", { class: "heading" },
     make("h2", {}, episode.question || episode.id),
     make("p", { class: "quiet" },
-      `${episode.id} · group ${episode.group} · seed ${episode.seed} · weights of step ${episode.policy_version} · return `,
+      `${episode.id} · group ${episode.group} · seed ${episode.seed} · weights ${episode.policy_version} · return `,
       make("b", {}, shortNumber(Number((episode.return ?? 0).toFixed(4))))),
     make("p", { class: episode.error ? "wrong" : "quiet" }, why, episode.is_valid === false ? ` · not trained on: ${episode.dropout_reason}` : ""));
 }
