@@ -59,7 +59,7 @@ def test_greedy_exploring_has_no_noise():
     assert found.sequences.actions.abs().max() < 0.2
 
 
-@pytest.mark.parametrize("kind", ["entropy", "disagreement"])
+@pytest.mark.parametrize("kind", ["entropy", "surprise", "disagreement"])
 def test_every_step_is_paid(kind):
     world, explorer = make()
     found = explore(explorer, make_worlds(CONFIG.world), CONFIG, "train", 1).sequences

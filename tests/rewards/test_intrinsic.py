@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.rewards.intrinsic import Parts, Units, curiosity
+from lookact.rewards.intrinsic import Parts, Units, curiosity, uncertainty_of
 
 
 def memory(rows=3):
@@ -14,35 +14,43 @@ def places(rows):
     return torch.arange(float(rows))[:, None]
 
 
+def test_a_step_moves_memory():
+    # (3 - 1) of (3 + 1)
+    assert curiosity(*memory(2), places(2), torch.zeros(2)).divergence.tolist() == pytest.approx([0.5, 0.5])
+
+
 def test_entropy_by_hand():
     sure, unsure = torch.tensor([50.0, 0, 0, 0]), torch.zeros(4)
     logits = torch.stack([sure, unsure]).reshape(1, 2, 1, 4)
-    parts = curiosity(*memory(2), logits, torch.zeros(1, 2, 3), places(2), kind="entropy")
-    assert parts.uncertainty.tolist() == pytest.approx([0.0, math.log(4)], abs=1e-5)
-    # (3 - 1) of (3 + 1)
-    assert parts.divergence.tolist() == pytest.approx([0.5, 0.5])
+    found = uncertainty_of(logits, torch.zeros(1, 2, 3), torch.zeros(2, 1, dtype=torch.long), kind="entropy")
+    assert found.tolist() == pytest.approx([0.0, math.log(4)], abs=1e-5)
 
 
-def test_members_that_agree_on_pure_noise_earn_nothing_by_disagreement_and_all_by_entropy():
-    noise, grey = torch.zeros(3, 2, 5, 8), torch.ones(3, 2, 6)
-    assert curiosity(*memory(2), noise, grey, places(2), kind="disagreement").uncertainty.tolist() == pytest.approx(
-        [0.0, 0.0]
-    )
-    assert curiosity(*memory(2), noise, grey, places(2), kind="entropy").uncertainty.tolist() == pytest.approx(
-        [math.log(8)] * 2
-    )
+def test_surprise_is_what_the_members_mean_makes_of_what_came():
+    # one member gives the first token 1/2, the other 1/4: 3/8 on average, and 1/4 and 1/2 of the second
+    logits = torch.tensor([[2.0, 1.0, 1.0], [1.0, 2.0, 1.0]]).log().reshape(2, 1, 1, 3).expand(2, 1, 2, 3)
+    came = torch.tensor([[0, 2]])
+    found = uncertainty_of(logits, torch.zeros(2, 1, 3), came, kind="surprise")
+    assert found.tolist() == pytest.approx([-(math.log(3 / 8) + math.log(1 / 4)) / 2])
+
+
+def test_members_that_agree_on_pure_noise_earn_nothing_by_disagreement_and_all_by_entropy_and_surprise():
+    noise, grey, came = torch.zeros(3, 2, 5, 8), torch.ones(3, 2, 6), torch.zeros(2, 5, dtype=torch.long)
+    assert uncertainty_of(noise, grey, came, kind="disagreement").tolist() == pytest.approx([0.0, 0.0])
+    for kind in ("entropy", "surprise"):
+        assert uncertainty_of(noise, grey, came, kind=kind).tolist() == pytest.approx([math.log(8)] * 2)
 
 
 def test_members_that_expect_different_things_disagree():
-    expected = torch.tensor([[[1.0, 5.0]], [[3.0, 5.0]]])
-    parts = curiosity(*memory(1), torch.zeros(2, 1, 1, 4), expected, places(1), kind="disagreement")
+    expected, came = torch.tensor([[[1.0, 5.0]], [[3.0, 5.0]]]), torch.zeros(1, 1, dtype=torch.long)
     # the first feature's variance is 1, the second's 0
-    assert parts.uncertainty.item() == pytest.approx(0.5)
+    found = uncertainty_of(torch.zeros(2, 1, 1, 4), expected, came, kind="disagreement")
+    assert found.item() == pytest.approx(0.5)
 
 
 def test_who_stands_alone_earns_most_by_novelty():
     crowd = torch.cat([torch.zeros(20, 1), torch.ones(1, 1)])
-    novelty = curiosity(*memory(21), torch.zeros(1, 21, 1, 2), torch.zeros(1, 21, 1), crowd, kind="entropy").novelty
+    novelty = curiosity(*memory(21), crowd, torch.zeros(21)).novelty
     assert novelty.tolist() == pytest.approx([0.0] * 20 + [math.log(2)])
 
 

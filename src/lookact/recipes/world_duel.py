@@ -37,8 +37,8 @@ __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
 class Teacher:
     """How the world model learns."""
 
-    episodes: int = setting(320, help="recorded with random actions", least=1)
-    steps: int = setting(270, help="batches of episodes", least=0)
+    episodes: int = setting(480, help="recorded with random actions", least=1)
+    steps: int = setting(320, help="batches of episodes", least=0)
     batch: int = setting(8, help="episodes of each, over all processes", least=2)
     bptt_length: int = setting(8, help="steps of a window: gradients reach back that far", least=1)
     sequential_training: bool = setting(True, help="windows in turn with memory carried on; else anywhere")
@@ -54,11 +54,12 @@ class Teacher:
 class Rewards:
     """What the explorer is paid for, in units of what random actions earn."""
 
-    memory_weight: float = setting(0.25, help="for how far a step moves the world model's memory", least=0)
+    memory_weight: float = setting(0.1, help="for how far a step moves the world model's memory", least=0)
     uncertainty_weight: float = setting(1.0, help="for the world model's uncertainty about the step's end", least=0)
-    novelty_weight: float = setting(0.5, help="for leading the tool where few steps of the same batch do", least=0)
-    uncertainty: Literal["entropy", "disagreement"] = setting(
-        "entropy", help="entropy of its tokens, or its members' disagreement, which noise can't buy"
+    novelty_weight: float = setting(0.15, help="for leading the tool where few steps of the same batch do", least=0)
+    uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
+        "surprise",
+        help="its tokens' entropy, the nats it erred by, or its members' disagreement, which noise can't buy",
     )
 
 
@@ -66,23 +67,21 @@ class Rewards:
 class Student:
     """How the explorer learns."""
 
-    steps: int = setting(24, help="episodes of every environment, each followed by PPO", least=0)
-    lr: float = setting(1e-3, help="learning rate of the action expert and of what understands", above=0)
-    critic_lr: float = setting(2e-3, help="learning rate of the critic", above=0)
-    ppo: PPO = PPO(gamma=0.95, epochs=3, minibatch=196, entropy=0.001, max_kl=0.05)
+    steps: int = setting(40, help="episodes of every environment, each followed by PPO", least=0)
+    lr: float = setting(2e-3, help="learning rate of the action expert and of what understands", above=0)
+    critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
+    ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=208, entropy=0.001, max_kl=0.05)
 
 
 @dataclass(frozen=True)
 class Adversarial:
     """How both learn from each other."""
 
-    steps: int = setting(12, help="rounds: the explorer acts and learns, then the world model", least=0)
-    episodes: int = setting(320, help="episodes of random actions recorded anew, beside the teacher's", least=0)
-    world_updates: int = setting(
-        10,
-        help="batches of the world model a round, teacher.batch random episodes and as many of the explorer's",
-        least=1,
-    )
+    steps: int = setting(10, help="rounds: the explorer acts and learns, then the world model", least=0)
+    episodes: int = setting(480, help="episodes of random actions recorded anew, beside the teacher's", least=0)
+    world_updates: int = setting(10, help="batches of the world model a round", least=1)
+    random_batch: int = setting(12, help="episodes of random actions in each, over all processes", least=1)
+    explorer_batch: int = setting(4, help="episodes of the explorer's in each, over all processes", least=1)
     lr: float = setting(5e-4, help="peak learning rate of the world model", above=0)
     replay: int = setting(12, help="rounds whose episodes are kept", least=1)
 
@@ -92,7 +91,7 @@ class Evaluation:
     """On scenes that training never shows."""
 
     times: int = setting(3, help="evaluations of each phase, each followed by a checkpoint", least=1)
-    episodes: int = setting(16, help="held-out random episodes", least=1)
+    episodes: int = setting(32, help="held-out random episodes", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
     ahead: int = setting(4, help="steps foreseen without seeing", least=1)
     starts: int = setting(3, help="places in an episode to foresee them from", least=1)
@@ -121,11 +120,10 @@ PRESETS = {
         tokens=Tokens(codes=16, latent=8, width=8, steps=4, batch=16),
         teacher=Teacher(episodes=4, steps=2, batch=4, bptt_length=4),
         student=Student(steps=2, ppo=replace(Student().ppo, minibatch=18)),
-        adversarial=Adversarial(steps=2, episodes=4, world_updates=1),
+        adversarial=Adversarial(steps=2, episodes=4, world_updates=1, random_batch=4, explorer_batch=4),
         evaluation=Evaluation(times=1, episodes=4, ahead=2, starts=1),
     ),
-    # one look of the table and its light: with many, two cores hardly foresee the known, and nothing stands out
-    "small": Config(world=World(background=False, light=False, clutter=False)),
+    "small": Config(),
     "full": Config(
         world=World(image_size=128, rows=16, workers=8, steps_per_episode=50, scene_reuse=50, appearance=False),
         model=Model(
@@ -133,8 +131,10 @@ PRESETS = {
         ),
         tokens=Tokens(codes=4096, latent=32, width=128, scales=(1, 2, 4, 8, 16), steps=50_000, batch=256),
         teacher=Teacher(episodes=10_000, steps=20_000, batch=64, lr=1e-4, warmup=500),
-        student=Student(steps=5_000, lr=1e-4),
-        adversarial=Adversarial(steps=10_000, episodes=10_000, world_updates=2, lr=5e-5, replay=64),
+        student=Student(steps=5_000, lr=1e-4, critic_lr=2e-3),
+        adversarial=Adversarial(
+            steps=10_000, episodes=10_000, world_updates=2, random_batch=96, explorer_batch=32, lr=5e-5, replay=64
+        ),
         evaluation=Evaluation(times=100, episodes=128),
     ),
 }
@@ -162,7 +162,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         else:
             metrics = fight(players, data, cfg, number)
         learned = time.perf_counter()
-        metrics["time/learn"] = learned - began
+        metrics |= {"time/learn": learned - began, "time/cpu": time.process_time()}
 
         # report
         shown = "world/accuracy" if "world/accuracy" in metrics else "reward/total"

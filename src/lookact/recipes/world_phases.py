@@ -176,7 +176,7 @@ def teach(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
     rate = set_learning_rate(
         players.teacher.optimizer, number, warmup=teacher.warmup, total=teacher.steps, schedule="cosine", floor=0.05
     )
-    return rate | learn_batch(players, [data.train], cfg, derive(cfg.seed, "teacher", number))
+    return rate | learn_batch(players, [(data.train, teacher.batch)], cfg, derive(cfg.seed, "teacher", number))
 
 
 def study(players: Players, cfg: Config, number: int, split: str = "student") -> tuple[dict[str, float], Sequences]:
@@ -197,19 +197,20 @@ def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
     rate = learning_rate(number, peak=duel.lr, total=duel.steps, schedule="cosine", floor=0.05)
     for group in players.teacher.optimizer.param_groups:
         group["lr"] = rate
+    sources = [(data.duel, duel.random_batch), (players.replay.all(), duel.explorer_batch)]
     parts = [
-        learn_batch(players, [data.duel, players.replay.all()], cfg, derive(cfg.seed, "duel", number, index))
+        learn_batch(players, sources, cfg, derive(cfg.seed, "duel", number, index))
         for index in range(duel.world_updates)
     ]
     return metrics | {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
 
 
-def learn_batch(players: Players, sources: Sequence[Sequences], cfg: Config, seed: int) -> dict[str, float]:
-    """The world model learns from `teacher.batch` episodes of each source; the processes share them."""
-    share, teacher, members = cfg.teacher.batch, cfg.teacher, cfg.model.members
+def learn_batch(players: Players, sources: Sequence[tuple[Sequences, int]], cfg: Config, seed: int) -> dict[str, float]:
+    """The world model learns from so many episodes of each source; the processes share them."""
+    teacher, members = cfg.teacher, cfg.model.members
     batches, folds = [], []
-    for index, source in enumerate(sources):
-        rows = numpy_rng(seed, "rows", index).choice(len(source), min(share, len(source)), replace=False)
+    for index, (source, count) in enumerate(sources):
+        rows = numpy_rng(seed, "rows", index).choice(len(source), min(count, len(source)), replace=False)
         mine = torch.from_numpy(rows[rank() :: world_size()].copy())
         batches.append(source[mine])
         folds.append(mine % members)

@@ -14,7 +14,7 @@ from lookact.models.explorer import Explorer
 from lookact.models.world import WorldModel
 from lookact.recipes.world_data import TOOL, plan_episodes
 from lookact.recipes.world_learn import Film, remember_all, scenes, to_film
-from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity
+from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity, uncertainty_of
 from lookact.rollout.control import Rollout, Worlds, roll_out
 from lookact.seeding import derive, torch_rng
 from lookact.train.control_ppo import credit, learn, objective, write_lessons
@@ -88,7 +88,8 @@ def curiosity_of(world: WorldModel, sequences: Sequences, *, stride: int, kind: 
     flat = logits.flatten(1, 2)
     foreseen = world.vq.expected(flat.softmax(dim=-1).flatten(0, 1)).reshape(*flat.shape[:2], -1)
     places = sequences.state[:, 1:, TOOL].flatten(0, 1).to(world.device)
-    parts = curiosity(before, after, flat, foreseen, places, kind=kind)
+    unsure = uncertainty_of(flat, foreseen, film.ids[:, 1:].flatten(0, 1), kind=kind)
+    parts = curiosity(before, after, places, unsure)
     shape = (len(sequences), film.steps)
     return Parts(*(part.reshape(shape) for part in (parts.divergence, parts.uncertainty, parts.novelty)))
 

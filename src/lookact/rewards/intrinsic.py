@@ -1,8 +1,8 @@
 """What an explorer is paid for: to move a world model's memory, to go where it is unsure, and where few have been.
 
 Each part is paid in units of what random actions earn, so that the weights mean the same in every world. Uncertainty by
-entropy can be had for nothing in front of noise; by disagreement between members it can't, once they have all learned
-that there is nothing to foresee.
+entropy, or by the surprise at what came, can be had for nothing in front of noise; by disagreement between members it
+can't, once they have all learned that there is nothing to foresee.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from lookact.ops.curiosity import ensemble_disagreement, knn_entropy_reward, memory_divergence, token_uncertainty
+from lookact.ops.logprobs import gather_logprobs
 
-Kind = Literal["entropy", "disagreement"]
+Kind = Literal["entropy", "surprise", "disagreement"]
 NEIGHBOUR = 12
 """Whose distance says how alone a place is."""
 
@@ -30,20 +31,27 @@ class Parts:
 
 
 @torch.no_grad()
-def curiosity(before: Tensor, after: Tensor, logits: Tensor, foreseen: Tensor, places: Tensor, *, kind: Kind) -> Parts:
-    """Parts of n steps from memory (n, h) before and after them, and from what they were thought to lead to.
-
-    logits: (members, n, l, v) of the next frame's tokens; foreseen: (members, n, d) what each member expects to see;
-    places: (n, p) where they led.
-    """
-    if kind == "disagreement":
-        uncertainty = ensemble_disagreement(foreseen)
-    else:
-        # the logarithm of a distribution is logits of it
-        uncertainty = token_uncertainty(logits.softmax(dim=-1).mean(dim=0).clamp(min=1e-12).log())
+def curiosity(before: Tensor, after: Tensor, places: Tensor, uncertainty: Tensor) -> Parts:
+    """Parts of n steps from memory (n, h) before and after them, where they led (n, p), and the uncertainty (n,)."""
     # each place is its own nearest
     novelty = knn_entropy_reward(places, places, NEIGHBOUR + 1)
     return Parts(memory_divergence(before[None], after[None]), uncertainty, novelty)
+
+
+@torch.no_grad()
+def uncertainty_of(logits: Tensor, foreseen: Tensor, came: Tensor, *, kind: Kind) -> Tensor:
+    """How unsure a world model was (n,) of where n steps would lead, or how wrong.
+
+    logits: (members, n, l, v) of the next frame's tokens; foreseen: (members, n, d) what each member expects to see;
+    came: (n, l) the tokens that it turned out to be.
+    """
+    if kind == "disagreement":
+        return ensemble_disagreement(foreseen)
+    # the logarithm of a distribution is logits of it
+    mean = logits.softmax(dim=-1).mean(dim=0).clamp(min=1e-12).log()
+    if kind == "entropy":
+        return token_uncertainty(mean)
+    return -gather_logprobs(mean, came).mean(dim=-1)
 
 
 class Units:
