@@ -56,7 +56,7 @@ class Rewards:
 
     memory_weight: float = setting(0.1, help="for how far a step moves the world model's memory", least=0)
     uncertainty_weight: float = setting(1.0, help="for the world model's uncertainty about the step's end", least=0)
-    novelty_weight: float = setting(0.15, help="for leading the tool where few steps of the same batch do", least=0)
+    novelty_weight: float = setting(0.2, help="for leading the tool where few steps of the same batch do", least=0)
     uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
         "surprise",
         help="its tokens' entropy, the nats it erred by, or its members' disagreement, which noise can't buy",
