@@ -26,6 +26,7 @@ test("times are told in what people count in", () => {
   assert.deepEqual([0.25, 45, 90, 720, 3600, 12000, 190000].map(spanOf), ["0.3 s", "45 s", "1.5 min", "12 min", "1 h", "3 h 20", "2 d 4 h"]);
   assert.equal(agoOf(2), "just now");
   assert.equal(agoOf(61), "1 min ago");
+  assert.equal(agoOf(350), "6 min ago");
   assert.deepEqual([12, 2048, 3 << 20].map(bytesOf), ["12 B", "2 kB", "3 MB"]);
 });
 

@@ -26,10 +26,11 @@ def folder(tmp_path, write_run, write_episodes, write_tokenizer):
 
 
 @pytest.fixture
-def quiet(browser):
-    """The browser, which must have had nothing to complain of."""
+def quiet(browser, serve_folder):
+    """The browser, which must have had nothing to complain of; it leaves the page before the server ends."""
     browser.complaints.clear()
     yield browser
+    browser.ask("Page.navigate", url="about:blank")
     assert browser.complaints == []
 
 
@@ -117,6 +118,8 @@ def watch(browser, address):
     assert browser.run(TEXT.format(".said h3")) == "at the end"
     browser.press("ArrowLeft")
     assert browser.run(TEXT.format(".said h3")).startswith("turn 3")
+    browser.run("document.querySelector('.play').click()")
+    browser.wait(TEXT.format(".said h3") + " === 'at the end'")
     browser.press("ArrowDown")
     browser.wait(TEXT.format(".heading") + ".includes('the world broke')")
 

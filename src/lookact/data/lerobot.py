@@ -56,12 +56,14 @@ class Wanted:
     """(h, w)"""
 
 
-def read_demonstrations(folder: Path, wanted: Wanted | None = None) -> Iterator[Demonstration]:
-    """Every episode in order, read one at a time; what does not fit is a DataError before the first."""
+def read_demonstrations(
+    folder: Path, wanted: Wanted | None = None, *, only: int | None = None
+) -> Iterator[Demonstration]:
+    """Every episode in order, read one at a time, or a single one by its index; what does not fit is a DataError."""
     info = read_info(folder)
     cameras = _check_features(folder, info, wanted or Wanted())
     tasks = _read_tasks(folder)
-    rows = sorted(_read_tables(folder / "meta/episodes"), key=lambda row: int(row["episode_index"]))
+    rows = [row for row in read_rows(folder) if only is None or row["episode_index"] == only]
     readers: dict[str, VideoReader] = {}
     tables: dict[Path, pa.Table] = {}
     for row in rows:
@@ -76,6 +78,11 @@ def read_demonstrations(folder: Path, wanted: Wanted | None = None) -> Iterator[
             states=_matrix(steps, STATE, path),
             actions=_matrix(steps, ACTION, path),
         )
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """What `meta/episodes` tells of every episode, in order."""
+    return sorted(_read_tables(folder / "meta/episodes"), key=lambda row: int(row["episode_index"]))
 
 
 def read_info(folder: Path) -> dict[str, Any]:

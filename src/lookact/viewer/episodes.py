@@ -10,43 +10,44 @@ from typing import TYPE_CHECKING, Any
 from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
 from lookact.train.run_files import read_objects
+from lookact.viewer.demos import count_demos, demo_detail, is_demos, list_demos, load_demo
 from lookact.viewer.places import Found, NotHere, inside
 from lookact.viewer.plain import plain
 
 if TYPE_CHECKING:
-    from lookact.types import Episode, Observation, Turn
+    from lookact.types import Episode, Image, Observation, Turn
 
 Row = dict[str, Any]
 
 
 def list_stores(root: Path, found: Found) -> list[Row]:
     """Every folder of episodes and how many it lists."""
-    return [{"place": store, "episodes": len(manifest_rows(inside(root, store)))} for store in found.stores]
+    folders = [(store, inside(root, store)) for store in found.stores]
+    return [
+        {"place": store, "episodes": count_demos(folder) if is_demos(folder) else len(manifest_rows(folder))}
+        for store, folder in folders
+    ]
 
 
 def list_episodes(root: Path, store: str) -> list[Row]:
     """One line an episode, in the order of the manifest; lines that are torn are left out."""
-    return [_listed(row) for row in manifest_rows(inside(root, store))]
+    folder = inside(root, store)
+    return list_demos(folder) if is_demos(folder) else [_listed(row) for row in manifest_rows(folder)]
 
 
 def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
     """An episode turn by turn, with the reply in tokens; what cannot be loaded is told under `problem`."""
-    from lookact.viewer.tokens import find_tokenizer
-
-    folder, row = inside(root, store), find_row(root, store, id)
-    listed = _listed(row)
+    folder = inside(root, store)
+    listed = next((row for row in list_episodes(root, store) if row["id"] == id), None)
+    if listed is None:
+        raise NotHere(f"{store} {id}")
     try:
-        episode = load(root, store, row)
+        if is_demos(folder):
+            return demo_detail(folder, listed)
+        return _detail(root, store, listed, tokenizer)
     except DataError as error:
         # whoever is sent the page need not know where the folder lies
         return {**listed, "turns": [], "last": None, "problem": str(error).replace(f"{folder}/", "")}
-    found = tokenizer or find_tokenizer(root, folder)
-    turns, running = [], 0.0
-    for meta, turn in zip(row["turns"], episode.turns):
-        running += turn.reward
-        turns.append(_turn(meta, turn, running, found))
-    told: Row = plain({**listed, "turns": turns, "last": episode.last and _seen(episode.last), "problem": None})
-    return told
 
 
 def picture(root: Path, store: str, id: str, turn: int, camera: str) -> bytes:
@@ -54,10 +55,8 @@ def picture(root: Path, store: str, id: str, turn: int, camera: str) -> bytes:
     import PIL.Image
 
     try:
-        episode = load(root, store, find_row(root, store, id))
-        seen = [*(each.observation for each in episode.turns), *([episode.last] if episode.last else [])]
-        image = seen[turn].images[camera] if turn >= 0 else None
-    except (DataError, IndexError, KeyError):
+        image = _image(root, store, id, turn, camera) if turn >= 0 else None
+    except (DataError, IndexError, KeyError, ValueError):
         image = None
     if image is None:
         raise NotHere(f"{store} {id} {turn} {camera}")
@@ -108,6 +107,30 @@ def _load(folder: Path, id: str, changed: int) -> Episode:
     from lookact.data.store import load_episode
 
     return load_episode(folder, find_row(folder, ".", id))
+
+
+def _image(root: Path, store: str, id: str, turn: int, camera: str) -> Image:
+    folder = inside(root, store)
+    if is_demos(folder):
+        frame: Image = load_demo(folder, int(id)).images[camera][turn]
+        return frame
+    episode = load(root, store, find_row(root, store, id))
+    seen = [*(each.observation for each in episode.turns), *([episode.last] if episode.last else [])]
+    return seen[turn].images[camera]
+
+
+def _detail(root: Path, store: str, listed: Row, tokenizer: Path | None) -> Row:
+    from lookact.viewer.tokens import find_tokenizer
+
+    row = find_row(root, store, listed["id"])
+    episode = load(root, store, row)
+    found = tokenizer or find_tokenizer(root, inside(root, store))
+    turns, running = [], 0.0
+    for meta, turn in zip(row["turns"], episode.turns):
+        running += turn.reward
+        turns.append(_turn(meta, turn, running, found))
+    told: Row = plain({**listed, "turns": turns, "last": episode.last and _seen(episode.last), "problem": None})
+    return told
 
 
 def _listed(row: Row) -> Row:

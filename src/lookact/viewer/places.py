@@ -11,6 +11,8 @@ from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
 from lookact.train.run_files import CONFIG, LOG, METRICS
 
+LEROBOT = "meta/info.json"
+"""What a folder of demonstrations in LeRobot's format holds."""
 DEPTH = 4
 """Folders are looked for this far down."""
 
@@ -56,7 +58,7 @@ def find(root: Path) -> Found:
         place = folder.relative_to(root).as_posix()
         if METRICS in names or {CONFIG, LOG} <= names:
             runs.append(place)
-        if MANIFEST in names:
+        if MANIFEST in names or (folder / LEROBOT).is_file():
             stores.append(place)
     # a run's own phases keep metrics too: they belong to it
     outer = [run for run in runs if not any(contains(other, run) for other in runs)]

@@ -45,7 +45,8 @@ export function spanOf(seconds) {
 }
 
 export function agoOf(seconds) {
-  return seconds < 5 ? "just now" : `${spanOf(Math.max(0, Math.round(seconds)))} ago`;
+  const whole = seconds < 60 ? Math.round(seconds) : 60 * Math.round(seconds / 60);
+  return seconds < 5 ? "just now" : `${spanOf(whole)} ago`;
 }
 
 export function bytesOf(count) {

@@ -4,47 +4,63 @@ import { emptyNote, make, makeSvg, replace } from "./dom.js";
 import { plainText, shortNumber } from "./format.js";
 import { getEpisode, pictureAddress } from "./source.js";
 
+const PACE = 450;
 const ENDS = {
+  demonstration: "a demonstration: an expert's steps, with neither words nor reward",
   terminated: "terminated: it ended by the world's own rules",
   truncated: "truncated: it was cut at the limit of turns",
   "cut off": "it ends without a word why",
 };
 
-// Fills the player and returns move(by) for the keyboard.
+// Fills the player and returns move(by) and play() for the keyboard.
 export async function showEpisode(player, store, id, turn, onTurn) {
   const episode = await getEpisode(store, id);
   if (!episode || episode.problem) {
     replace(player, make("div", { class: "card" }, emptyNote(episode?.problem ?? "This episode was left out of the file.")));
-    return { move: () => {} };
+    return { move: () => {}, play: () => {} };
   }
   const stops = [...episode.turns, ...(episode.last ? [episode.last] : [])];
   let at = Math.max(0, Math.min(turn, stops.length - 1));
+  let playing = 0;
   const body = make("div", { class: "card turn" });
   const strip = make("div", { class: "strip", role: "tablist" });
   const show = () => {
-    replace(strip, turnStrip(episode, stops, at, (now) => { at = now; show(); onTurn(at); }));
+    replace(strip, turnStrip(episode, stops, at, (now) => go(now)));
     replace(body, at < episode.turns.length ? turnCard(episode, at, store) : lastCard(episode, at, store));
   };
-  replace(player, heading(episode), strip, stops.length ? body : make("div", { class: "card" }, emptyNote("This episode has no turns.")));
-  if (stops.length) show();
-  return {
-    move: (by) => {
-      const next = Math.max(0, Math.min(at + by, stops.length - 1));
-      if (next === at) return;
-      at = next;
-      show();
-      onTurn(at);
-    },
+  const go = (next) => {
+    const stop = Math.max(0, Math.min(next, stops.length - 1));
+    if (stop === at) return false;
+    at = stop;
+    show();
+    onTurn(at);
+    return true;
   };
+  const pause = () => {
+    clearInterval(playing);
+    playing = 0;
+    button.textContent = "play";
+  };
+  const play = () => {
+    if (playing) return pause();
+    if (at === stops.length - 1) go(0);
+    button.textContent = "pause";
+    playing = setInterval(() => button.isConnected && go(at + 1) || pause(), PACE);
+  };
+  const button = make("button", { class: "play", title: "space", onclick: play }, "play");
+  replace(player, heading(episode, stops.length > 1 ? button : null), strip, stops.length ? body : make("div", { class: "card" }, emptyNote("This episode has no turns.")));
+  if (stops.length) show();
+  return { move: (by) => go(at + by), play };
 }
 
-function heading(episode) {
+function heading(episode, button) {
   const why = episode.error ? `error: ${episode.error}` : ENDS[episode.ended];
   return make("div", { class: "heading" },
+    button,
     make("h2", {}, episode.question || episode.id),
-    make("p", { class: "quiet" },
+    episode.return === null ? make("p", { class: "quiet" }, `episode ${episode.id} · ${episode.length} steps`) : make("p", { class: "quiet" },
       `${episode.id} · group ${episode.group} · seed ${episode.seed} · weights ${episode.policy_version} · return `,
-      make("b", {}, shortNumber(Number((episode.return ?? 0).toFixed(4))))),
+      make("b", {}, shortNumber(Number(episode.return.toFixed(4))))),
     make("p", { class: episode.error ? "wrong" : "quiet" }, why, episode.is_valid === false ? ` · not trained on: ${episode.dropout_reason}` : ""));
 }
 
@@ -57,20 +73,23 @@ function turnStrip(episode, stops, at, go) {
     const bar = makeSvg("svg", { width: 28, height: 34, "aria-hidden": "true" },
       makeSvg("line", { x1: 4, x2: 24, y1: 17, y2: 17 }),
       makeSvg("rect", { class: reward < 0 ? "minus" : "plus", x: 9, width: 10, y: reward < 0 ? 17 : 17 - height, height }));
-    const title = reward === null ? "at the end" : `turn ${index + 1}: reward ${shortNumber(reward)}`;
-    return make("button", { role: "tab", "aria-selected": String(index === at), title, onclick: () => go(index) }, bar, reward === null ? "end" : String(index + 1));
+    const title = reward === null ? `stop ${index + 1}` : `turn ${index + 1}: reward ${shortNumber(reward)}`;
+    const name = index < episode.turns.length ? String(index + 1) : "end";
+    return make("button", { role: "tab", "aria-selected": String(index === at), title, onclick: () => go(index) }, episode.return === null ? null : bar, name);
   });
 }
 
 function turnCard(episode, at, store) {
   const turn = episode.turns[at];
   const facts = [
-    ["action", turn.action ? pairs(turn.action) : "none could be read"],
-    ["reward", make("b", {}, shortNumber(turn.reward))],
-    ["return so far", make("b", {}, shortNumber(Number((turn.running ?? 0).toFixed(6))))],
-    turn.value === null ? null : ["value", shortNumber(turn.value)],
-    ["tokens", `${turn.counted} of ${turn.tokens} count · found by ${turn.masking_method || "no search"}`],
-    ["log-probability", shortNumber(turn.logprob)],
+    ["action", Array.isArray(turn.action) ? turn.action.map(shortNumber).join(", ") : turn.action ? pairs(turn.action) : "none could be read"],
+    ...(turn.reply === null ? [] : [
+      ["reward", make("b", {}, shortNumber(turn.reward))],
+      ["return so far", make("b", {}, shortNumber(Number((turn.running ?? 0).toFixed(6))))],
+      turn.value === null ? null : ["value", shortNumber(turn.value)],
+      ["tokens", `${turn.counted} of ${turn.tokens} count · found by ${turn.masking_method || "no search"}`],
+      ["log-probability", shortNumber(turn.logprob)],
+    ]),
     turn.fresh && at > 0 ? ["context", "built anew before this turn"] : null,
     turn.state ? ["state", turn.state.map(shortNumber).join(", ")] : null,
   ].filter(Boolean);
@@ -80,7 +99,7 @@ function turnCard(episode, at, store) {
     make("div", { class: "said" },
       make("h3", {}, `turn ${at + 1} of ${episode.turns.length}`, turn.terminated ? make("span", { class: "badge" }, "terminated") : null, turn.truncated ? make("span", { class: "badge" }, "truncated") : null),
       make("p", { class: "shown" }, turn.text || "no text"),
-      reply(turn),
+      turn.reply === null ? null : reply(turn),
       factList(facts),
       info.length ? make("details", { class: "more", open: true }, make("summary", {}, "what the world says"), factList(info)) : null),
   ];
