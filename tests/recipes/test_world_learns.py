@@ -21,9 +21,9 @@ CONFIG = replace(
     model=Model(width=32, layers=1, memory=32, members=1),
     tokens=Tokens(codes=32, latent=8, width=16, scales=(1, 2), steps=150, batch=64),
     teacher=Teacher(episodes=48, steps=40, batch=16, lr=4e-3, warmup=5),
-    student=Student(steps=6, lr=2e-3),
-    adversarial=Adversarial(steps=3, episodes=48, world_updates=8, lr=1e-3),
-    evaluation=Evaluation(times=1, episodes=32, ahead=4, starts=2),
+    student=Student(steps=6),
+    adversarial=Adversarial(steps=3, episodes=48, world_updates=8, lr=2e-3),
+    evaluation=Evaluation(times=1, episodes=16, ahead=4, starts=2),
 )
 
 
