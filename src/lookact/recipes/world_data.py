@@ -47,7 +47,7 @@ class World:
     )
     control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="actions move the joints, or the tool")
     image_size: int = setting(32, help="pixels a side, a multiple of 8", least=16)
-    steps_per_episode: int = setting(64, help="steps of each environment in an episode", least=2)
+    steps_per_episode: int = setting(48, help="steps of each environment in an episode", least=2)
     rows: int = setting(16, help="environments in each process", least=1)
     workers: int = setting(0, help="processes that they are spread over; 0: none but this one", least=0)
     scene_reuse: int = setting(2, help="episodes that look alike, one after the other", least=1)

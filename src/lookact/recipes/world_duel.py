@@ -37,8 +37,8 @@ __all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
 class Teacher:
     """How the world model learns."""
 
-    episodes: int = setting(480, help="recorded with random actions", least=1)
-    steps: int = setting(320, help="batches of episodes", least=0)
+    episodes: int = setting(384, help="recorded with random actions", least=1)
+    steps: int = setting(280, help="batches of episodes", least=0)
     batch: int = setting(8, help="episodes of each, over all processes", least=2)
     bptt_length: int = setting(8, help="steps of a window: gradients reach back that far", least=1)
     sequential_training: bool = setting(True, help="windows in turn with memory carried on; else anywhere")
@@ -70,16 +70,16 @@ class Student:
     steps: int = setting(40, help="episodes of every environment, each followed by PPO", least=0)
     lr: float = setting(2e-3, help="learning rate of the action expert and of what understands", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
-    ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=208, entropy=0.001, max_kl=0.05)
+    ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy=0.001, max_kl=0.05)
 
 
 @dataclass(frozen=True)
 class Adversarial:
     """How both learn from each other."""
 
-    steps: int = setting(10, help="rounds: the explorer acts and learns, then the world model", least=0)
-    episodes: int = setting(480, help="episodes of random actions recorded anew, beside the teacher's", least=0)
-    world_updates: int = setting(10, help="batches of the world model a round", least=1)
+    steps: int = setting(9, help="rounds: the explorer acts and learns, then the world model", least=0)
+    episodes: int = setting(256, help="episodes of random actions recorded anew, beside the teacher's", least=0)
+    world_updates: int = setting(8, help="batches of the world model a round", least=1)
     random_batch: int = setting(12, help="episodes of random actions in each, over all processes", least=1)
     explorer_batch: int = setting(4, help="episodes of the explorer's in each, over all processes", least=1)
     lr: float = setting(5e-4, help="peak learning rate of the world model", above=0)
@@ -90,7 +90,7 @@ class Adversarial:
 class Evaluation:
     """On scenes that training never shows."""
 
-    times: int = setting(3, help="evaluations of each phase, each followed by a checkpoint", least=1)
+    times: int = setting(2, help="evaluations of each phase, each followed by a checkpoint", least=1)
     episodes: int = setting(32, help="held-out random episodes", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
     ahead: int = setting(4, help="steps foreseen without seeing", least=1)

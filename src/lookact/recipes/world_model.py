@@ -72,7 +72,7 @@ class Tokens:
     latent: int = setting(16, help="features of a cell", least=1)
     width: int = setting(32, help="channels of the autoencoder", least=8)
     scales: tuple[int, ...] = setting((1, 2, 4), help="cells a side, coarse to fine; the last times 8 is the picture")
-    steps: int = setting(1200, help="gradient steps", least=1)
+    steps: int = setting(1000, help="gradient steps", least=1)
     batch: int = setting(64, help="frames of each", least=1)
     lr: float = setting(3e-3, help="peak learning rate", above=0)
 

@@ -202,7 +202,9 @@ def fight(players: Players, data: Data, cfg: Config, number: int) -> dict[str, f
         learn_batch(players, sources, cfg, derive(cfg.seed, "duel", number, index))
         for index in range(duel.world_updates)
     ]
-    return metrics | {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+    learned = {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+    errors = players.rival.errors(players.world, data.held_out, stride=cfg.model.stride)
+    return metrics | learned | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}
 
 
 def learn_batch(players: Players, sources: Sequence[tuple[Sequences, int]], cfg: Config, seed: int) -> dict[str, float]:
