@@ -98,7 +98,7 @@ def serve_folder():
         thread.start()
         started.append((server, thread))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        httpx.Client(transport=httpx.HTTPTransport(retries=8)).get(url)
+        httpx.Client(transport=httpx.HTTPTransport(retries=8, verify=False)).get(url)
         return url
 
     yield start

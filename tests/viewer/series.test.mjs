@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { curveOf, drawnIndices, emptyTable, firstFrom, hasTime, heightAt, joinTable, meanBand, nearestIndex, secondsOf, smoothed } from "./series.js";
+import { curveOf, drawnIndices, firstFrom, heightAt, meanBand, nearestIndex, smoothed } from "./series.js";
+import { emptyTable, hasTime, joinTable, secondsOf } from "./series.js";
 
 const answer = (columns, more = {}) => ({ columns, version: "1", offset: 10, restart: false, skipped: 0, ...more });
 
@@ -25,7 +26,8 @@ test("a curve skips holes, sorts by step, and takes a step as it was written las
 });
 
 test("the time axis adds up what the phases took", () => {
-  const table = { columns: { step: [1, 2, 3], a: [1, 2, 3], "time/learn": [2, 3, null], "time/rollout": [1, null, 4] } };
+  const columns = { step: [1, 2, 3], a: [1, 2, 3], "time/learn": [2, 3, null], "time/rollout": [1, null, 4] };
+  const table = { columns };
   assert.deepEqual(secondsOf(table), [3, 6, 10]);
   assert.deepEqual(curveOf(table, "a", "time").x, [3, 6, 10]);
   assert.ok(hasTime(table));

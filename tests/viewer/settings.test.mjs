@@ -4,7 +4,8 @@ import test from "node:test";
 import { compareSettings, flatten } from "./settings.js";
 
 test("settings have dotted names", () => {
-  assert.deepEqual(flatten({ seed: 0, learn: { lr: 0.1, groups: [1, 2] }, empty: {} }), { seed: 0, "learn.lr": 0.1, "learn.groups": [1, 2], empty: {} });
+  const flat = { seed: 0, "learn.lr": 0.1, "learn.groups": [1, 2], empty: {} };
+  assert.deepEqual(flatten({ seed: 0, learn: { lr: 0.1, groups: [1, 2] }, empty: {} }), flat);
   assert.deepEqual(flatten(null), {});
 });
 

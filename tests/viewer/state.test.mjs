@@ -10,7 +10,8 @@ test("an empty address is the list of runs", () => {
 });
 
 test("a state survives its address", () => {
-  const state = { ...readState(""), runs: ["a/b c", "d&e"], tab: "episodes", episode: "x|y", turn: 3, smooth: 0.5, log: true, mean: false };
+  const chosen = { runs: ["a/b c", "d&e"], tab: "episodes", episode: "x|y", turn: 3 };
+  const state = { ...readState(""), ...chosen, smooth: 0.5, log: true, mean: false };
   assert.deepEqual(readState(writeState(state)), state);
 });
 

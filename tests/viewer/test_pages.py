@@ -10,6 +10,7 @@ def test_every_file_is_small_and_says_what_it_is_for():
         text = path.read_text()
         assert text.startswith("// "), path.name
         assert text.count("\n") < 250, path.name
+        assert max(map(len, text.splitlines())) <= 120, path.name
 
 
 def test_modules_can_be_joined_because_no_two_share_a_name():

@@ -15,10 +15,10 @@ export function shortNumber(value) {
   const size = Math.abs(value);
   if (size === 0) return "0";
   if (size >= 1e12 || size < 1e-3) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
-  const [scale, mark] = size >= 999950000 ? [1e9, "G"] : size >= 999950 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];
-  const scaled = value / scale;
-  if (Number.isInteger(value) && size < 1e4) return String(value);
-  return String(Number(scaled.toPrecision(size >= 1e4 ? 3 : 4))) + mark;
+  if (size < 1e4) return String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
+  // what would round up to a thousand of one mark is told in the next
+  const [scale, mark] = [[1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([each]) => size >= 0.99995 * each);
+  return String(Number((value / scale).toPrecision(3))) + mark;
 }
 
 export function withUnit(value, unit) {

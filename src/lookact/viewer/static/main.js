@@ -15,40 +15,51 @@ let statuses = "";
 
 async function draw() {
   const mine = ++drawing;
-  const state = readState(location.hash);
   view?.close?.();
   view = null;
   try {
     const listing = await getRuns();
     if (mine !== drawing) return;
     statuses = statusesOf(listing);
-    drawTop(listing);
-    document.title = ["LookAct", ...(state.runs.length === 1 ? state.runs : [listing.folder])].join(" · ");
-    const change = (patch, redraw = false) => {
-      Object.assign(state, patch);
-      if (redraw) location.hash = writeState(state);
-      else history.replaceState(null, "", writeState(state));
-    };
-    const open = (patch) => change({ tab: "charts", ...patch }, true);
-    const lone = listing.runs.length === 1 && listing.runs[0].place === ".";
-    if (lone && !state.runs.length && !state.store) state.runs = ["."];
-    if (!listing.runs.length && listing.stores.length === 1 && !state.store) [state.store, state.tab] = [listing.stores[0].place, "episodes"];
-    const shown = state.runs.length || state.store ? showPage(mainPart, listing, state, change) : showList(mainPart, listing, open);
-    const made = await shown;
+    const state = settled(readState(location.hash), listing);
+    drawTop(listing, state);
+    const made = await drawMain(listing, state);
     if (mine === drawing) view = made ?? {};
     else made?.close?.();
   } catch (error) {
     console.error(error);
-    replace(mainPart, make("p", { class: "wrong" }, `The viewer does not answer (${error.message}). Is lookact view still running?`));
+    const told = `The viewer does not answer (${error.message}). Is lookact view still running?`;
+    replace(mainPart, make("p", { class: "wrong" }, told));
   }
 }
 
-function drawTop(listing) {
-  const running = listing.runs.filter((run) => run.status === "running").length;
-  const told = embedded ? "an exported file" : running ? `live · ${running} running` : "live";
+// Where there is only one thing to see, it is shown at once.
+function settled(state, { runs, stores }) {
+  if (state.runs.length || state.store) return state;
+  if (runs.length === 1 && runs[0].place === ".") return { ...state, runs: ["."] };
+  if (!runs.length && stores.length === 1) return { ...state, store: stores[0].place, tab: "episodes" };
+  return state;
+}
+
+function drawMain(listing, state) {
+  const change = (patch, redraw = false) => {
+    Object.assign(state, patch);
+    if (redraw) location.hash = writeState(state);
+    else history.replaceState(null, "", writeState(state));
+  };
+  if (state.runs.length || state.store) return showPage(mainPart, listing, state, change);
+  return showList(mainPart, listing, (patch) => change({ tab: "charts", ...patch }, true));
+}
+
+function drawTop(listing, state) {
+  document.title = `LookAct · ${state.runs.length === 1 && state.runs[0] !== "." ? state.runs[0] : listing.folder}`;
+  const running = embedded ? 0 : listing.runs.filter((run) => run.status === "running").length;
   const left = embedded?.left_out?.length ? ` · left out: ${embedded.left_out.join(", ")}` : "";
-  const home = make("a", { href: "#", class: "brand" }, "LookAct");
-  replace(topPart, home, make("span", { class: "quiet" }, listing.folder), make("span", { class: `live ${running && !embedded ? "on" : ""}` }, told + left));
+  const told = embedded ? `an exported file${left}` : running ? `live · ${running} running` : "live";
+  replace(topPart,
+    make("a", { href: "#", class: "brand" }, "LookAct"),
+    make("span", { class: "quiet" }, listing.folder),
+    make("span", { class: `live ${running ? "on" : ""}` }, told));
 }
 
 function statusesOf(listing) {
@@ -57,12 +68,11 @@ function statusesOf(listing) {
 
 async function news() {
   if (document.hidden || !view) return;
+  const mine = drawing;
   try {
-    const mine = drawing;
     const listing = await getRuns();
     if (mine !== drawing) return;
-    if (statusesOf(listing) !== statuses) await draw();
-    else if (await view.refresh?.()) await draw();
+    if (statusesOf(listing) !== statuses || (await view.refresh?.())) await draw();
   } catch {
     topPart.querySelector(".live")?.replaceChildren("the viewer has ended");
   }

@@ -46,7 +46,9 @@ function reportsIn(result, path) {
 // A plain value that is the same for all kinds, as a count of episodes is, needs one row only.
 function joined(cells) {
   const told = new Map();
-  for (const { measure, value, low } of cells) told.set(measure, (told.get(measure) ?? new Set()).add(JSON.stringify([value, low])));
+  for (const { measure, value, low } of cells) {
+    told.set(measure, (told.get(measure) ?? new Set()).add(JSON.stringify([value, low])));
+  }
   return cells.map((cell) => (told.get(cell.measure).size === 1 && cell.low === null ? { ...cell, kind: "" } : cell));
 }
 

@@ -33,11 +33,16 @@ export function secondsOf(table) {
   });
 }
 
+// Where each line stands on an axis.
+export function placesOf(table, axis) {
+  return axis === "time" ? secondsOf(table) : table.columns.step;
+}
+
 // The points of one key, by step or by time; a step written again counts as it was written last.
 export function curveOf(table, key, axis) {
   const values = table.columns[key];
   if (!values) return { x: [], y: [] };
-  const along = axis === "time" ? secondsOf(table) : table.columns.step;
+  const along = placesOf(table, axis);
   const steps = table.columns.step;
   let lines = [];
   let rising = true;
@@ -46,7 +51,10 @@ export function curveOf(table, key, axis) {
     if (lines.length && steps[line] <= steps[lines[lines.length - 1]]) rising = false;
     lines.push(line);
   }
-  if (!rising) lines = [...new Map(lines.map((line) => [steps[line], line])).values()].sort((a, b) => along[a] - along[b]);
+  if (!rising) {
+    const last = new Map(lines.map((line) => [steps[line], line]));
+    lines = [...last.values()].sort((a, b) => along[a] - along[b]);
+  }
   return { x: lines.map((line) => along[line]), y: lines.map((line) => values[line]) };
 }
 

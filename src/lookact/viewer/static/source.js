@@ -50,11 +50,11 @@ export async function mediaText(place) {
 // A run's numbers, as far as they were read; asked again, only what was written since is sent.
 export async function readTable(place, file) {
   const key = `${place}|${file}`;
+  if (embedded) return embedded.metrics?.[key] ? joinTable(emptyTable(), embedded.metrics[key]) : emptyTable();
   let table = tables.get(key) ?? emptyTable();
   for (let more = true; more; ) {
     const { offset, version } = table;
-    const none = { columns: { step: [] }, version: "", offset: 0, restart: true, skipped: 0, more: false };
-    const answer = embedded ? (embedded.metrics?.[key] ?? none) : await ask("metrics", { place, file, offset, version });
+    const answer = await ask("metrics", { place, file, offset, version });
     table = joinTable(table, answer);
     more = answer.more;
   }
