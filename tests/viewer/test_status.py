@@ -28,7 +28,11 @@ def test_the_last_error_of_a_log_is_its_last_line():
     ("log", "result", "told"),
     [
         (STOPPED, None, ("failed", "lookact.errors.TrainingStopped: the loss is not finite")),
-        (ERROR.format(end="KeyboardInterrupt"), None, ("interrupted", "KeyboardInterrupt")),
+        (
+            ERROR.format(end="KeyboardInterrupt"),
+            None,
+            ("interrupted", "by Ctrl-C; train continues where it was with --auto-resume"),
+        ),
         ("", {"after": {}}, ("finished", "")),
         (STOPPED + LATER, {"after": {}}, ("finished", "")),
     ],

@@ -13,6 +13,7 @@ RECENT = 60.0
 """A run that wrote within so many seconds counts as alive, where its lock cannot be seen."""
 TAIL = 64 << 10
 ENDED = "the run ended with an error"
+REMEDY = "train continues where it was with --auto-resume"
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ \w+ ", re.MULTILINE)
 
 
@@ -28,8 +29,9 @@ def run_status(folder: Path, *, now: float | None = None) -> tuple[str, str]:
             return "finished", ""
         wrote = max(log, _changed(folder / METRICS))
         alive = (time.time() if now is None else now) - wrote < RECENT
-        return ("running", "") if alive else ("stopped", "it left no word of its end; --auto-resume goes on")
-    return ("interrupted" if reason.startswith("KeyboardInterrupt") else "failed"), reason
+        return ("running", "") if alive else ("stopped", f"it left no word of its end; {REMEDY}")
+    interrupted = reason.startswith("KeyboardInterrupt")
+    return ("interrupted", f"by Ctrl-C; {REMEDY}") if interrupted else ("failed", reason)
 
 
 def last_error(log: str) -> str | None:
