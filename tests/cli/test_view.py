@@ -1,8 +1,10 @@
 import importlib.util
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
@@ -76,15 +78,22 @@ def test_one_file_is_written_and_what_was_left_out_is_said(run_folder, tmp_path,
     assert (tmp_path / "new/page.html").read_text().startswith("<!doctype html>")
 
 
-def test_it_serves_until_interrupted_and_loads_no_torch_for_it(run_folder, tmp_path):
+def test_it_serves_until_interrupted_opens_the_browser_and_loads_no_torch(run_folder, tmp_path):
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f"#!/bin/sh\necho $1 > {opened}.part && mv {opened}.part {opened}\n")
+    browser.chmod(0o755)
     code = "import sys; from lookact.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
-    command = [sys.executable, "-c", code, "view", str(run_folder), "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, "view", str(run_folder), "--port", "0", "--open"]
+    environment = os.environ | {"BROWSER": str(browser)}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     line = server.stdout.readline()
     assert line.startswith(f"showing {run_folder} on http://127.0.0.1:")
     client = httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=30)
     runs = client.get(f"{line.split()[3]}/api/runs").json()["runs"]
     assert [run["place"] for run in runs] == ["nav-rloo/a"]
+    while not opened.exists() and server.poll() is None:
+        time.sleep(0.02)
+    assert opened.read_text() == f"{line.split()[3]}\n"
     server.send_signal(signal.SIGINT)
     out, err = server.communicate(timeout=30)
     assert (server.returncode, out, err) == (0, "False\n", "")

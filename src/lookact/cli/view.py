@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import socket
 import sys
+import threading
 import webbrowser
 from pathlib import Path
 
@@ -59,9 +60,9 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     # whoever started this server may wait for the line
     sys.stdout.flush()
     if arguments.open:
-        # the socket takes connections from here on, and the browser waits until they are answered
+        # connections are taken from here on and answered once it serves; a browser in the terminal would wait for that
         bound.listen()
-        webbrowser.open(address)
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     serve(create_app(root, tokenizer=tokenizer), bound, Limits(request_seconds=5.0))
 
 
