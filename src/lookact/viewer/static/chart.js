@@ -54,7 +54,9 @@ function drawCard(card) {
 }
 
 function shownRange(series, unit, log) {
-  const heights = series.flatMap((one) => [...one.y, ...(one.raw ?? []), ...(one.low ?? []), ...(one.high ?? [])]);
+  const tails = series.flatMap((one) => (one.tails ?? []).flatMap((tail) => tail.y));
+  const lines = series.flatMap((one) => [...one.y, ...(one.raw ?? []), ...(one.low ?? []), ...(one.high ?? [])]);
+  const heights = [...lines, ...tails];
   const [low, high] = heightRange(heights, log);
   // no share is above one
   return unit === "%" && heights.every((height) => height <= 1) ? [low, Math.min(high, 1.04)] : [low, high];
@@ -90,6 +92,10 @@ function curvePaths(one, frame) {
     group.append(makeSvg("path", { class: "band", d: `${path(one.high, kept)}${back}Z` }));
   }
   if (one.raw) group.append(makeSvg("path", { class: "raw", d: path(one.raw, kept) }));
+  for (const tail of one.tails ?? []) {
+    const points = tail.x.map((x, at) => `${frame.x(x).toFixed(1)} ${frame.y(tail.y[at]).toFixed(1)}`);
+    group.append(makeSvg("path", { class: "raw", d: `M${points.join("L")}` }));
+  }
   group.append(makeSvg("path", { class: "line", d: path(one.y, kept) }));
   if (one.x.length <= FEW) {
     for (const [cx, cy] of kept.map((at) => place(one.y, at))) group.append(makeSvg("circle", { cx, cy, r: 2.2 }));

@@ -2,6 +2,7 @@
 
 import { emptyNote, make, makeSvg, replace, searchBox } from "./dom.js";
 import { agoOf, shortNumber, unitOf, withUnit } from "./format.js";
+import { countOf } from "./seeds.js";
 import { embedded, getRuns } from "./source.js";
 
 const HEADS = ["", "run", "preset", "seed", "steps", "headline", "", "changed"];
@@ -83,7 +84,7 @@ function seedsButton(run, { listing, open }) {
     event.stopPropagation();
     open({ runs: seeds.map((seed) => seed.place) });
   };
-  return make("button", { class: "link", title: "all seeds of this config", onclick }, `${seeds.length} seeds`);
+  return make("button", { class: "link", title: "all runs of this config", onclick }, countOf(seeds));
 }
 
 export function statusMark(run) {

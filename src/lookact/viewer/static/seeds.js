@@ -10,6 +10,12 @@ export function labelsOf(runs) {
   return runs.map((run) => (recipes.size > 1 ? `${run.recipe} / ${run.name}` : run.name));
 }
 
+// How many runs of one config there are: seeds, unless one was run twice.
+export function countOf(runs) {
+  const seeds = new Set(runs.map((run) => run.seed));
+  return `${runs.length} ${seeds.size === runs.length ? "seeds" : "runs"}`;
+}
+
 // Runs that belong together: [{label, members: [index, …]}]; each by itself where `mean` is off.
 export function groupRuns(runs, mean) {
   const labels = labelsOf(runs);
@@ -21,7 +27,8 @@ export function groupRuns(runs, mean) {
   return [...groups.values()].map((members) => {
     const label = labels[members[0]];
     if (members.length === 1) return { label, members };
-    return { label: `${label.replace(/[-_ ]?seed[-_ ]?\d+$/, "") || label} · ${members.length} seeds`, members };
+    const common = label.replace(/[-_ ]?seed[-_ ]?\d+$/, "") || label;
+    return { label: `${common} · ${countOf(members.map((index) => runs[index]))}`, members };
   });
 }
 
@@ -31,9 +38,19 @@ export function seriesOf(groups, tables, key, { axis, smooth }) {
     const curves = members.map((index) => curveOf(tables[index], key, axis)).filter((curve) => curve.x.length);
     if (!curves.length) return { label, colour, x: [], y: [] };
     const lines = curves.map((curve) => ({ x: curve.x, y: smoothed(curve.y, smooth) }));
-    if (lines.length > 1) return { label, colour, count: lines.length, ...meanBand(lines) };
+    if (lines.length > 1) return { label, colour, ...withTails(meanBand(lines), lines) };
     return { label, colour, ...lines[0], raw: smooth ? curves[0].y : null };
   });
+}
+
+// A mean ends where the slowest seed is; how far the others have come is told by their own lines.
+function withTails(band, lines) {
+  const end = band.x.length ? band.x[band.x.length - 1] : -Infinity;
+  const tails = lines.map(({ x, y }) => {
+    const from = x.findIndex((each) => each >= end);
+    return { x: x.slice(from), y: y.slice(from) };
+  });
+  return { ...band, tails: tails.filter((tail) => tail.x[tail.x.length - 1] > end) };
 }
 
 // Metrics by their prefix, in the order in which people look at them: [[prefix, [key, …]], …].
