@@ -30,6 +30,18 @@ def test_members_are_the_networks_they_would_be_alone():
         assert torch.allclose(outputs[member], member_alone(network.layers, member, inputs), atol=1e-6)
 
 
+def test_a_lone_layer_is_a_product_and_a_shift_however_wide_and_has_their_gradient():
+    for outputs in (1, 2, 40):
+        network, inputs = make(sizes=(4, outputs)), drawn(3, 5, 4)
+        ((weight, bias),) = network.layers
+        found = network(inputs)
+        torch.testing.assert_close(found, inputs @ weight + bias)
+        found.sum().backward()
+        torch.testing.assert_close(inputs.grad, weight.sum(dim=2).unsqueeze(1).expand(3, 5, 4))
+        expected = torch.cat([inputs.detach().sum(dim=1).repeat_interleave(outputs), torch.full((3 * outputs,), 5.0)])
+        torch.testing.assert_close(network.flat.grad, expected)
+
+
 def test_gradients_are_those_of_autograd():
     for inputs in (drawn(5, 4), drawn(3, 5, 4)):
         network, weighting = make(), drawn(3, 5, 2, seed=2).detach()

@@ -58,7 +58,7 @@ def test_the_actor_climbs_the_critics_and_does_not_teach_them():
     with torch.no_grad():
         for _ in range(200):
             drawn = learner.sac.actor.draw(states, torch.randn(64, 2, generator=generator))
-            learner._learn_actor(states, drawn, torch.tensor(0.0))
+            learner._learn_actor(states, drawn, 0.0)
     assert value() > start
     assert all(torch.equal(old, new) for old, new in zip(before, learner.sac.critics.parameters()))
     assert all(parameter.grad is None for parameter in learner.sac.critics.parameters())
@@ -69,9 +69,10 @@ def test_gradients_are_those_of_the_losses():
     sac = copy.deepcopy(learner.sac)
     noise = torch.randn(64, 2, generator=torch.Generator().manual_seed(3))
     drawn = sac.actor.draw(torch.cat([batch.next_states, batch.states]), noise)
+    actions, logprobs = torch.from_numpy(drawn.actions[:32]), torch.from_numpy(drawn.logprobs[:32])
     alpha = sac.log_alpha.detach().exp()
-    next_q = sac.targets(torch.cat([batch.next_states, drawn.actions[:32]], dim=1)).amin(dim=0)[:, 0]
-    target = critic_target(batch.rewards, batch.terminated, next_q, drawn.logprobs[:32], gamma=gamma, alpha=alpha)
+    next_q = sac.targets(torch.cat([batch.next_states, actions], dim=1)).amin(dim=0)[:, 0]
+    target = critic_target(batch.rewards, batch.terminated, next_q, logprobs, gamma=gamma, alpha=alpha)
     critic_loss(sac.critics(batch.inputs)[..., 0], target)[0].backward()
     learner.update(batch, torch.Generator().manual_seed(3))
     assert torch.allclose(learner.sac.critics.flat.grad, sac.critics.flat.grad, atol=1e-6)

@@ -128,7 +128,7 @@ class Replay:
         """`rows` transitions, each drawn evenly from all."""
         if not self.size:
             raise DataError("the replay is empty: act before learning")
-        drawn = self._table[torch.randint(self.size, (rows,), generator=generator)]
+        drawn = self._table.index_select(0, torch.randint(self.size, (rows,), generator=generator))
         return Transitions(
             inputs=drawn[:, : self._inputs],
             states=drawn[:, : self.state_size],

@@ -26,4 +26,6 @@ class Standardise(nn.Module):
         self.furthest.fill_(FURTHEST)
 
     def forward(self, states: Tensor) -> Tensor:
-        return ((states - self.centre) / self.unit).clamp(-self.furthest, self.furthest)
+        # as a number: bounds that are tensors cost more than all the rest
+        furthest = self.furthest.item()
+        return ((states - self.centre) / self.unit).clamp(-furthest, furthest)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lookact.data.replay import Replay
 from lookact.models.sac import SAC
@@ -29,7 +28,7 @@ POOL, NEIGHBOUR = 512, 6
 """States that novelty is measured against, and the how-manieth nearest counts; a state may be its own nearest."""
 RewardOf = Callable[[NDArray[np.float32], NDArray[np.uint8] | None, float], float]
 """What a step earns, by the state and the frame after it and its true reward."""
-Improve = Callable[["Config", "Agent", torch.Generator], dict[str, Tensor]]
+Improve = Callable[["Config", "Agent", torch.Generator], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -144,12 +143,12 @@ def look_over(agent: Agent) -> None:
     agent.sac.standardise.look_over(torch.from_numpy(seen))
 
 
-def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, Tensor]:
+def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, float]:
     """A gradient step on the rewards that the replay holds."""
     return agent.learner.update(agent.replay.sample(cfg.learn.rows, generator), generator)
 
 
-def wander(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, Tensor]:
+def wander(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, float]:
     """A gradient step towards states that are far from all others: the entropy of where the agent has been."""
     batch = agent.replay.sample(cfg.learn.rows, generator)
     pool = agent.replay.sample(POOL, generator).next_states

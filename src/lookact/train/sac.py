@@ -1,22 +1,25 @@
 """One gradient step of soft actor-critic (arXiv:1812.05905): critics, actor and temperature, then the targets.
 
-Gradients are written out, not left to autograd; the losses are those of `ops.sac_loss`.
+Gradients of the losses of `ops.sac_loss` are written out, not left to autograd. Products are torch's; all that is one
+number a row is numpy's, whose calls cost less than the numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lookact.data.replay import Transitions
-from lookact.models.ensemble import run_ahead, run_back
+from lookact.models.ensemble import EnsembleMLP, Layer, run_ahead, run_back
 from lookact.models.sac import SAC
-from lookact.models.squashed_actor import Drawn
-from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, temperature_loss
+from lookact.models.squashed_actor import Drawn, Floats
+from lookact.train.optim import quick_step
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,21 @@ class SACLearner:
         self._critic = torch.optim.Adam(sac.critics.parameters(), lr=spec.lr, fused=True)
 
     @torch.no_grad()
-    def update(self, batch: Transitions, generator: torch.Generator) -> dict[str, Tensor]:
-        """One step on a batch; metrics are tensors, so that only who reads them waits for them."""
-        rows, batch = len(batch.rewards), standardised(self.sac, batch)
-        noise = torch.randn(2 * rows, self.sac.action_size, generator=generator)
-        alpha = self.sac.log_alpha.exp()
+    def update(self, batch: Transitions, generator: torch.Generator) -> dict[str, float]:
+        """One step on a batch."""
+        rows, sac = len(batch.rewards), self.sac
+        noise = torch.randn(2 * rows, sac.action_size, generator=generator)
+        alpha = math.exp(sac.log_alpha.item())
         # of both states at once: the actor stays as it is while the critics learn
-        drawn = self.sac.actor.draw(torch.cat([batch.next_states, batch.states]), noise)
+        both = sac.standardise(torch.cat([batch.next_states, batch.states]))
+        drawn = sac.actor.draw(both, noise)
+        read = torch.cat([both[rows:], batch.inputs[:, sac.state_size :]], dim=1)
+        batch = replace(batch, inputs=read, states=both[rows:], next_states=both[:rows])
         metrics = self._learn_critics(batch, drawn.rows(0, rows), alpha)
         metrics |= self._learn_actor(batch.states, drawn.rows(rows, 2 * rows), alpha)
         self.steps += 1
         if self.steps % self.spec.target_every == 0:
-            self.sac.targets.flat.lerp_(self.sac.critics.flat, self.spec.tau)
+            sac.targets.flat.lerp_(sac.critics.flat, self.spec.tau)
         return metrics
 
     def reset_critics(self, generator: torch.Generator) -> None:
@@ -71,40 +77,54 @@ class SACLearner:
         self._actor.load_state_dict(state["actor"])
         self._critic.load_state_dict(state["critic"])
 
-    def _learn_critics(self, batch: Transitions, drawn: Drawn, alpha: Tensor) -> dict[str, Tensor]:
-        next_inputs = torch.cat([batch.next_states, drawn.actions], dim=1)
-        next_q = run_ahead(next_inputs, self.sac.targets.layers)[0].amin(dim=0)[:, 0]
-        target = critic_target(
-            batch.rewards, batch.terminated, next_q, drawn.logprobs, gamma=self.spec.gamma, alpha=alpha
-        )
-        critics = self.sac.critics
-        q, met = run_ahead(batch.inputs, critics.layers)
-        loss, metrics = critic_loss(q[..., 0], target)
-        # of that loss at each critic's answers
-        upper = (q - target[:, None]) / len(target)
+    def _learn_critics(self, batch: Transitions, drawn: Drawn, alpha: float) -> dict[str, float]:
+        critics, gamma = self.sac.critics, self.spec.gamma
+        after = self._answers(batch.next_states, drawn, self.sac.targets)[0]
+        worth = np.minimum(after[0], after[1]) - alpha * drawn.logprobs
+        # a truncated step bootstraps like any other
+        target = batch.rewards.numpy() + gamma * np.where(batch.terminated.numpy(), 0.0, worth).astype(np.float32)
+        answers, met = run_ahead(batch.inputs, critics.layers)
+        q = answers[..., 0].numpy()
+        errors = q - target
+        # of half the mean squared error of each critic
+        upper = torch.from_numpy(errors / np.float32(len(target))).unsqueeze(-1)
         run_back(upper, met, critics.layers, critics.gradients(), for_inputs=False)
-        self._critic.step()
-        return {"loss/critic": loss, "policy/q": metrics["q"], "policy/td_error": metrics["td_error"]}
+        quick_step(self._critic)
+        loss = 0.5 * float(np.vdot(errors, errors)) / len(target)
+        return {"loss/critic": loss, "policy/q": float(q.mean()), "policy/td_error": float(np.abs(errors).mean())}
 
-    def _learn_actor(self, states: Tensor, drawn: Drawn, alpha: Tensor) -> dict[str, Tensor]:
-        critics, network, rows = self.sac.critics, self.sac.actor.network, len(states)
-        q, met = run_ahead(torch.cat([states, drawn.actions], dim=1), critics.layers)
-        loss, metrics = actor_loss(drawn.logprobs, q.amin(dim=0)[:, 0], alpha=alpha)
-        warmth, heat = temperature_loss(self.sac.log_alpha, drawn.logprobs, target_entropy=self.target_entropy)
-        # the smaller of the two answers counts; the critics are read here, not taught
-        first = (q[0] <= q[1]).float()
-        for_inputs = run_back(torch.stack([first, 1.0 - first]) / -rows, met, critics.layers, None, for_inputs=True)
-        assert for_inputs is not None
-        upper = drawn.gradient(for_inputs.sum(dim=0)[:, self.sac.state_size :], alpha / rows)
+    def _learn_actor(self, states: Tensor, drawn: Drawn, alpha: float) -> dict[str, float]:
+        network, log_alpha, rows = self.sac.actor.network, self.sac.log_alpha, len(states)
+        q, met = self._answers(states, drawn, self.sac.critics)
+        for_actions = uphill(q, met, self.sac.critics.layers, self.sac.state_size) / np.float32(-rows)
+        upper = drawn.gradient(for_actions, alpha / rows)
         run_back(upper, drawn.met, network.layers, network.gradients(), for_inputs=False)
+        logprob = float(drawn.logprobs.mean())
         # α is its own derivative by log α
-        self.sac.log_alpha.grad = warmth
-        self._actor.step()
-        return {"loss/actor": loss, "policy/entropy": metrics["entropy"], "policy/alpha": heat["alpha"]}
+        log_alpha.grad = log_alpha.new_tensor(-alpha * (logprob + self.target_entropy))
+        quick_step(self._actor)
+        loss = alpha * logprob - float(np.minimum(q[0], q[1]).mean())
+        return {"loss/actor": loss, "policy/entropy": -logprob, "policy/alpha": alpha}
+
+    def _answers(self, states: Tensor, drawn: Drawn, critics: EnsembleMLP) -> tuple[Floats, list[Tensor]]:
+        """What each critic (2, b) says of states (b, s) and the actions drawn there, and what its layers met."""
+        answers, met = run_ahead(torch.cat([states, torch.from_numpy(drawn.actions)], dim=1), critics.layers)
+        return answers[..., 0].numpy(), met
 
 
-def standardised(sac: SAC, batch: Transitions) -> Transitions:
-    """The batch with its states as the networks read them."""
-    states, next_states = sac.standardise(batch.states), sac.standardise(batch.next_states)
-    inputs = torch.cat([states, batch.inputs[:, sac.state_size :]], dim=1)
-    return replace(batch, inputs=inputs, states=states, next_states=next_states)
+def uphill(q: Floats, met: list[Tensor], layers: list[Layer], state_size: int) -> Floats:
+    """Gradient (b, a) at the actions of the smaller answer of two critics q (2, b), whose layers met `met`."""
+    found = np.empty((q.shape[1], layers[0][0].shape[1] - state_size), np.float32)
+    smaller = q[0] <= q[1]
+    # a critic whose answer does not count in a row need not be walked through there
+    for member, chosen in enumerate((smaller, ~smaller)):
+        own = np.flatnonzero(chosen)
+        index = torch.from_numpy(own)
+        here = [part[member].index_select(0, index)[None] for part in met[1:]]
+        (weight, bias), *rest = [(weight[member : member + 1], bias) for weight, bias in layers]
+        # of the inputs only the actions were drawn
+        read = [(weight[:, state_size:], bias), *rest]
+        told = run_back(torch.ones(1, len(own), 1), [met[0], *here], read, None, for_inputs=True)
+        assert told is not None
+        found[own] = told[0].numpy()
+    return found
