@@ -62,6 +62,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     for picture in pictures:
         say(f" drew {picture}")
     say(f" everything is in {folder}")
+    say(f" in the browser: lookact view {folder}")
 
 
 def compared(recipe: Recipe, cfg: Any, trained: dict[str, Any]) -> dict[str, Any]:

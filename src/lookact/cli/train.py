@@ -66,6 +66,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, seed {cfg.seed}")
     if not arguments.json:
         say(f" the run is in {folder}")
+        say(f" in the browser: lookact view {folder}")
 
 
 def train_together(
