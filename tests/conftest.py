@@ -1,4 +1,6 @@
+import asyncio
 import logging
+import threading
 
 import pytest
 from hypothesis import settings
@@ -20,6 +22,27 @@ def quiet_log():
     yield
     log.handlers[:] = before
     log.setLevel(level)
+
+
+@pytest.fixture
+def serve_app():
+    """Serves ASGI applications from threads of this process; gives each one's address."""
+    from lookact.judges.server.run import bind, make_server, run
+
+    started = []
+
+    def start(app, limits):
+        bound, server = bind("127.0.0.1", 0), make_server(app, limits)
+        thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)
+        thread.start()
+        started.append((server, thread))
+        return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+    yield start
+    for server, thread in started:
+        server.should_exit = True
+        thread.join(60.0)
+        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="session")

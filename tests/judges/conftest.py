@@ -1,9 +1,7 @@
 """Servers to ask: a real one over a stand-in model that sees brightness, in a thread or a process of its own."""
 
-import asyncio
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -13,7 +11,7 @@ from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits
 from lookact.judges.server.records import Reply
-from lookact.judges.server.run import bind, make_server, run
+from lookact.judges.server.run import bind
 
 SECONDS = 60.0
 
@@ -48,26 +46,16 @@ def echo(prompts, dropped):
 
 
 @pytest.fixture
-def serve_here():
+def serve_here(serve_app):
     """Starts servers in threads of this process; gives each one's address."""
-    started = []
 
     def start(generate=echo, *, token="", **limits):
         limits = Limits(**limits)
-        bound = bind("127.0.0.1", 0)
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        server = make_server(create_app(generate, model="echo", limits=limits, token=token), limits)
-        thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)
-        thread.start()
-        started.append((server, thread))
+        url = serve_app(create_app(generate, model="echo", limits=limits, token=token), limits)
         wait_until_ready(url, seconds=SECONDS)
         return url
 
-    yield start
-    for server, thread in started:
-        server.should_exit = True
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+    return start
 
 
 @pytest.fixture

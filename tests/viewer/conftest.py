@@ -1,11 +1,9 @@
 """Run folders and episodes made by hand, a real server over them, and a real browser where one is installed."""
 
-import asyncio
 import json
 import os
 import shutil
 import subprocess
-import threading
 import time
 
 import httpx
@@ -16,7 +14,6 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from lookact.data.store import EpisodeStore
 from lookact.judges.server.limits import Limits
-from lookact.judges.server.run import bind, make_server, run
 from lookact.text.token_bytes import _byte_of_character
 from lookact.types import Decision, Episode, Observation, Turn
 from lookact.viewer.app import create_app
@@ -87,25 +84,15 @@ def write_episodes():
 
 
 @pytest.fixture
-def serve_folder():
+def serve_folder(serve_app):
     """Serves folders from threads of this process; gives each one's address."""
-    started = []
 
     def start(root):
-        limits, bound = Limits(request_seconds=5.0), bind("127.0.0.1", 0)
-        server = make_server(create_app(root), limits)
-        thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)
-        thread.start()
-        started.append((server, thread))
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        url = serve_app(create_app(root), Limits(request_seconds=5.0))
         httpx.Client(transport=httpx.HTTPTransport(retries=8, verify=False)).get(url)
         return url
 
-    yield start
-    for server, thread in started:
-        server.should_exit = True
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+    return start
 
 
 class Browser:
