@@ -53,3 +53,35 @@ def test_a_late_comer_joins_the_batch_that_waits():
         return [job.prompt for job in await asyncio.wait_for(taking, 10)]
 
     assert asyncio.run(scenario()) == ["a", "b"]
+
+
+def test_who_was_answered_together_is_waited_for_longer_than_a_moment():
+    async def scenario(answered):
+        queue = JobQueue(Limits(batch=3, batch_wait=0.2))
+        for name in answered:
+            queue.put(name)
+        await queue.take()
+        taking = asyncio.ensure_future(queue.take())
+        await asyncio.sleep(0.0)
+        queue.put("again")
+        # two moments later
+        await asyncio.sleep(0.4)
+        queue.put("later")
+        return [job.prompt for job in await taking]
+
+    assert asyncio.run(scenario("ab")) == ["again", "later"]
+    assert asyncio.run(scenario("a")) == ["again"]
+
+
+def test_who_came_while_others_were_answered_belongs_to_the_crowd():
+    async def scenario():
+        queue = JobQueue(Limits(batch=3, batch_wait=0.2))
+        queue.put("early")
+        await queue.take()
+        queue.put("came meanwhile")
+        taking = asyncio.ensure_future(queue.take())
+        await asyncio.sleep(0.4)
+        queue.put("early again")
+        return [job.prompt for job in await taking]
+
+    assert asyncio.run(scenario()) == ["came meanwhile", "early again"]

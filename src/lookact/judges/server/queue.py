@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from lookact.judges.server.limits import Limits, Refused
 from lookact.judges.server.records import Prompt, Reply
 
-LONGEST_WAIT = 10
-"""Moments after which a batch begins, even if others still join."""
+LONGEST_WAIT, EXPECTED_WAIT = 10, 4
+"""Moments after which a batch begins, even if others still join; and moments without one more after which those who
+were here a batch ago are no longer waited for."""
 
 
 @dataclass(eq=False)
@@ -32,6 +33,8 @@ class JobQueue:
         """What a batch took of late: tells clients when to come back."""
         self._waiting: deque[Job] = deque()
         self._changed = asyncio.Event()
+        self._answered = 0
+        """How many the last batch answered."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,18 +64,24 @@ class JobQueue:
             self._waiting.remove(job)
 
     async def take(self) -> list[Job]:
-        """The next batch: waits for a first request, then until for a moment no other has joined it."""
+        """The next batch: waits for a first request, then until for a moment no other has joined it.
+
+        Who was just answered is likely to ask again: a batch waits longer while it is smaller than the crowd.
+        """
+        crowd = min(self.limits.batch, self._answered + len(self._waiting))
         while not self._waiting:
             await self._change()
         clock, wait = asyncio.get_running_loop().time, self.limits.batch_wait
         latest = clock() + LONGEST_WAIT * wait
         try:
             while len(self._waiting) < self.limits.batch:
-                async with asyncio.timeout_at(min(clock() + wait, latest)):
+                moment = wait if len(self._waiting) >= crowd else EXPECTED_WAIT * wait
+                async with asyncio.timeout_at(min(clock() + moment, latest)):
                     await self._change()
         except TimeoutError:
             pass
-        return [self._waiting.popleft() for _ in range(min(len(self._waiting), self.limits.batch))]
+        self._answered = min(len(self._waiting), self.limits.batch)
+        return [self._waiting.popleft() for _ in range(self._answered)]
 
     async def _change(self) -> None:
         self._changed.clear()
