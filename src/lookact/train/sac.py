@@ -114,17 +114,11 @@ class SACLearner:
 
 def uphill(q: Floats, met: list[Tensor], layers: list[Layer], state_size: int) -> Floats:
     """Gradient (b, a) at the actions of the smaller answer of two critics q (2, b), whose layers met `met`."""
-    found = np.empty((q.shape[1], layers[0][0].shape[1] - state_size), np.float32)
-    smaller = q[0] <= q[1]
-    # a critic whose answer does not count in a row need not be walked through there
-    for member, chosen in enumerate((smaller, ~smaller)):
-        own = np.flatnonzero(chosen)
-        index = torch.from_numpy(own)
-        here = [part[member].index_select(0, index)[None] for part in met[1:]]
-        (weight, bias), *rest = [(weight[member : member + 1], bias) for weight, bias in layers]
-        # of the inputs only the actions were drawn
-        read = [(weight[:, state_size:], bias), *rest]
-        told = run_back(torch.ones(1, len(own), 1), [met[0], *here], read, None, for_inputs=True)
-        assert told is not None
-        found[own] = told[0].numpy()
+    smaller = (q[0] <= q[1]).astype(np.float32)
+    upper = torch.from_numpy(np.stack([smaller, 1.0 - smaller])[..., None])
+    (weight, bias), *rest = layers
+    # of the inputs only the actions were drawn
+    told = run_back(upper, met, [(weight[:, state_size:], bias), *rest], None, for_inputs=True)
+    assert told is not None
+    found: Floats = told[0].numpy() + told[1].numpy()
     return found
