@@ -42,8 +42,8 @@ NOTES = (
     "stable-baselines3 over LookAct's",
     "SAC's floor: with layers of 8 units in place of 256 a step of LookAct's takes a fifth of its time, one of "
     "stable-baselines3's about a third; what is left are products of 256x256 by 256x256, 15 a step here and 18 there, "
-    "and the walks over their results. Tried, and none clearly faster: critic by critic, memory kept from step to step, "
-    "only the rows in which a critic counts, bias and ReLU in one operation",
+    "and the walks over their results. Tried, and none clearly faster: critic by critic, memory kept from step to "
+    "step, only the rows in which a critic counts, bias and ReLU in one operation",
     "labels: a tiny Qwen3-VL behind this project's server, one picture pair of 64x64 a question, replies of 16 tokens; "
     "16 questions under way at once, against one at a time; client and server are counted together",
 )
