@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, JSONResponse, Response
 
@@ -40,58 +40,82 @@ def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
     async def refuse(request: Request, error: NotHere) -> Response:
         return JSONResponse({"error": "not in the viewed folder"}, 404)
 
-    @app.get("/api/runs")
+    app.include_router(run_routes(root))
+    app.include_router(episode_routes(root, tokenizer))
+    app.include_router(page_routes())
+    return app
+
+
+def run_routes(root: Path) -> APIRouter:
+    """Runs: the list, one of them, its log, its numbers, its pictures and videos."""
+    routes = APIRouter(prefix="/api")
+
+    @routes.get("/runs")
     def runs() -> Response:
         found = find(root)
         stores = list_stores(root, found)
         return JSONResponse({"folder": root.name, "runs": list_runs(root, found), "stores": stores})
 
-    @app.get("/api/run")
+    @routes.get("/run")
     def run(place: str) -> Response:
         found = find(root)
         if place not in found.runs:
             raise NotHere(place)
         return JSONResponse(run_detail(root, place, found))
 
-    @app.get("/api/log")
+    @routes.get("/log")
     def log(place: str) -> Response:
         return JSONResponse(run_log(root, place))
 
-    @app.get("/api/metrics")
+    @routes.get("/metrics")
     def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> Response:
         folder = inside(root, place)
         if file not in metric_files(folder):
             raise NotHere(file)
         return JSONResponse(read_metrics(inside(folder, file), offset=offset, version=version))
 
-    @app.get("/api/episodes")
-    def episodes(store: str) -> Response:
-        return JSONResponse(list_episodes(root, store))
-
-    @app.get("/api/episode")
-    def episode(store: str, id: str) -> Response:
-        return JSONResponse(episode_detail(root, store, id, tokenizer=tokenizer))
-
-    @app.get("/api/picture")
-    def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:
-        return Response(picture(root, store, id, turn, camera), media_type="image/png")
-
-    @app.get("/api/media")
+    @routes.get("/media")
     def media(place: str) -> Response:
         path = inside(root, place)
         if path.suffix.lower() not in gallery.TYPES or not path.is_file():
             raise NotHere(place)
         return FileResponse(path, media_type=gallery.TYPES[path.suffix.lower()])
 
-    @app.get("/static/{name}")
+    return routes
+
+
+def episode_routes(root: Path, tokenizer: Path | None) -> APIRouter:
+    """Episodes: the list of a store, one of them, and what its cameras saw."""
+    routes = APIRouter(prefix="/api")
+
+    @routes.get("/episodes")
+    def episodes(store: str) -> Response:
+        return JSONResponse(list_episodes(root, store))
+
+    @routes.get("/episode")
+    def episode(store: str, id: str) -> Response:
+        return JSONResponse(episode_detail(root, store, id, tokenizer=tokenizer))
+
+    @routes.get("/picture")
+    def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:
+        return Response(picture(root, store, id, turn, camera), media_type="image/png")
+
+    return routes
+
+
+def page_routes() -> APIRouter:
+    """The page and what it is made of."""
+    routes = APIRouter()
+
+    @routes.get("/static/{name}")
     def static(name: str) -> Response:
         return page(name)
 
-    @app.get("/")
+    @routes.get("/")
     def index() -> Response:
         return page("index.html")
 
-    return app
+    return routes
 
 
 def page(name: str) -> Response:

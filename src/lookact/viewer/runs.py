@@ -16,7 +16,8 @@ from lookact.viewer.plain import read_json, read_tail, read_yaml
 from lookact.viewer.status import run_status
 
 LOG_BYTES = 96 << 10
-_PRESET = re.compile(r"(debug|small|full)\b")
+_PRESET = re.compile(r"([a-z]+)-seed\d+$")
+"""A run that was given no name is called by its preset and seed."""
 
 
 def list_runs(root: Path, found: Found) -> list[dict[str, Any]]:
