@@ -6,7 +6,7 @@ from lookact.bench import control, control_ppo
 from lookact.bench.control_ppo import Load
 from lookact.bench.timing import Timing
 
-SMALL = Load(rows=2, steps=8, epochs=2, minibatch=4, picture_steps=2)
+SMALL = Load(rows=2, steps=8, epochs=2, minibatch=4, picture_rows=(2, 3), picture_steps=2)
 
 
 def race_here(ways, *, repetitions):
@@ -23,12 +23,12 @@ def race_here(ways, *, repetitions):
 def test_every_side_runs_and_does_as_much_as_the_other(monkeypatch):
     monkeypatch.setattr(control_ppo, "race", race_here)
     rows = [measure() for measure in control_ppo.measures(1, SMALL)]
-    for row, done in zip(rows, (16, 4)):
+    for row, done in zip(rows, (16, 4, 6), strict=True):
         facts = [row.detail[side]["facts"] for side in ("ours", "against")]
         assert facts[0]["env_steps"] == facts[1]["env_steps"] == done
     assert [row.detail[side]["facts"]["gradient_steps"] for row in rows[:1] for side in ("ours", "against")] == [8, 8]
     assert rows[0].aims == ("ratio at least 1.5",)
-    assert rows[1].aims == ("ratio at least 0.6",)
+    assert rows[1].aims == rows[2].aims == ("ratio at least 0.6",)
 
 
 def fake_race(ways, *, repetitions):
@@ -57,6 +57,10 @@ def test_the_bench_joins_the_parts_that_are_there(monkeypatch):
     monkeypatch.setattr(control, "PARTS", ("lookact.bench.control_ppo", "lookact.bench.not_there"))
     monkeypatch.setattr(control_ppo, "race", fake_race)
     told = control.main(repetitions=2)
-    assert [row["name"] for row in told["rows"]] == ["PPO, 8 environments", "rollout with pictures, 8 environments"]
+    assert [row["name"] for row in told["rows"]] == [
+        "PPO, 8 environments",
+        "rollout with pictures, 8 environments",
+        "rollout with pictures, 32 environments",
+    ]
     assert "over 2 repetitions" in told["notes"][0]
     assert told["notes"][1:] == list(control_ppo.NOTES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lookact.batch import ControlInputs
 from lookact.envs.inline import InlineVectorEnv
 from lookact.models.control_mlp import ControlMLP, MLPSpec
-from lookact.models.outlook import Outlook
+from lookact.models.outlook import Intent
 from lookact.rollout.control import roll_out
 
 GAMMA, LAM = 0.9, 0.8
@@ -134,11 +134,16 @@ class Counter(torch.nn.Module):
     def start_carry(self, rows):
         return torch.zeros(1, rows, 1)
 
+    def intend(self, inputs):
+        grounds = inputs.carry[0] + 100 * inputs.images["head"][:, 0]
+        return Intent(inputs.history[:, -1:] + 1.0, torch.zeros(1), grounds, inputs.carry + 1)
+
+    def appraise(self, grounds):
+        return grounds.squeeze(1)
+
     def forward(self, inputs):
-        mean = inputs.history[:, -1:] + 1.0
-        return Outlook(
-            mean, torch.zeros(1), inputs.carry[0, :, 0] + 100 * inputs.images["head"][:, 0, 0], inputs.carry + 1
-        )
+        intent = self.intend(inputs)
+        return intent.worth(self.appraise(intent.grounds))
 
 
 def test_history_memory_and_texts_begin_anew_with_each_episode():
@@ -164,7 +169,7 @@ def test_frames_are_encoded_once_and_kept_as_features():
     assert policy.texts == ["e0", "e1"]
     assert rollout.inputs.images["head"].shape == (5, 1, 1, 1)
     policy.frozen_vision = False
-    policy.forward = lambda inputs: Outlook(inputs.history[:, -1:], torch.zeros(1), inputs.carry[0, :, 0], inputs.carry)
+    policy.intend = lambda inputs: Intent(inputs.history[:, -1:], torch.zeros(1), inputs.carry[0], inputs.carry)
     assert roll_out(policy, worlds_of(["---"]), noise=torch.zeros(3, 1, 1)).inputs.images["head"].dtype == torch.uint8
 
 

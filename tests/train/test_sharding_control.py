@@ -56,7 +56,8 @@ def learned(kind, folder, total):
         run.restore(**parts)
         for step in run.steps(total):
             with whole(policy), torch.no_grad():
-                seen = sum(policy(lessons.inputs).mean.sum() for _ in range(1 + rank()))
+                intents = [policy.intend(lessons.inputs) for _ in range(1 + rank())]
+                seen = sum(intent.mean.sum() + policy.appraise(intent.grounds).sum() for intent in intents)
             loss_fn = objective(policy, ppo, acting=True)
             metrics = learn(lessons, loss_fn, optimizer, guard, ppo, total=ROWS, seed=step, policy=policy)
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs, Scores
-from lookact.models.outlook import Outlook, draw, score
+from lookact.models.outlook import Intent, Outlook, draw, score
 from lookact.models.tower import Tower
 from lookact.seeding import torch_rng
 
@@ -72,9 +72,18 @@ class ControlMLP(nn.Module):
 
     def forward(self, inputs: ControlInputs) -> Outlook:
         """Means and values of one step a row."""
+        intent = self.intend(inputs)
+        return intent.worth(self.appraise(intent.grounds))
+
+    def intend(self, inputs: ControlInputs) -> Intent:
+        """Means of one step a row."""
         state = (inputs.state - self.state_mean) / self.state_std
-        mean, values = self.actor(state), self.critic(state)
-        return Outlook(mean.unsqueeze(1), self.log_std, values.squeeze(-1), None)
+        return Intent(self.actor(state).unsqueeze(1), self.log_std, state, None)
+
+    def appraise(self, grounds: Tensor) -> Tensor:
+        """Values (b,) of states as they are seen."""
+        values: Tensor = self.critic(grounds)
+        return values.squeeze(-1)
 
     @torch.no_grad()
     def act(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs
-from lookact.models.outlook import Outlook
+from lookact.models.outlook import Intent, Outlook
 from lookact.models.world import Scene, WorldModel
 
 QUIETEST, LOUDEST = -2.5, 0.3
@@ -60,11 +60,20 @@ class Explorer(nn.Module):
 
     def forward(self, inputs: ControlInputs) -> Outlook:
         """Means of a chunk (b, chunk, a), values (b,) and what to carry on; images are ids."""
+        intent = self.intend(inputs)
+        return intent.worth(self.appraise(intent.grounds))
+
+    def intend(self, inputs: ControlInputs) -> Intent:
+        """Means of a chunk and what to carry on."""
         scene, carry = self.look(inputs)
         actions = self.world.actions
         hidden = self.world.decide(scene, actions.asked(len(inputs.state)))
-        values = self.world.critic(hidden.mean(dim=1))
-        return Outlook(actions.mean(hidden), actions.log_std.clamp(QUIETEST, LOUDEST), values, carry)
+        return Intent(actions.mean(hidden), actions.log_std.clamp(QUIETEST, LOUDEST), hidden.mean(dim=1), carry)
+
+    def appraise(self, grounds: Tensor) -> Tensor:
+        """Values (b,) of what the expert was thinking."""
+        values: Tensor = self.world.critic(grounds)
+        return values
 
     @torch.no_grad()
     def look(self, inputs: ControlInputs) -> tuple[Scene, Tensor]:

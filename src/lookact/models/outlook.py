@@ -12,6 +12,24 @@ from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
 
 
 @dataclass(frozen=True)
+class Intent:
+    """What a policy would do in a batch of steps, before anyone asks what that is worth."""
+
+    mean: Tensor
+    """(b, chunk, a)"""
+    log_std: Tensor
+    """(a,)"""
+    grounds: Tensor
+    """(b, ...) what the critic judges by."""
+    carry: Tensor | None
+    """(1, b, hidden) memory after the step."""
+
+    def worth(self, values: Tensor) -> Outlook:
+        """The same with the critic's values (b,)."""
+        return Outlook(self.mean, self.log_std, values, self.carry)
+
+
+@dataclass(frozen=True)
 class Outlook:
     """What a policy makes of a batch of steps."""
 

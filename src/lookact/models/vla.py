@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs, Scores, SequenceInputs
-from lookact.models.outlook import Outlook, draw, score
+from lookact.models.outlook import Intent, Outlook, draw, score
 from lookact.models.value_head import ValueHead
 from lookact.models.vla_encoders import initialise
 from lookact.models.vla_fusion import Fusion
@@ -146,6 +146,12 @@ class VLA(nn.Module):
 
     def forward(self, inputs: ControlInputs) -> Outlook:
         """Means, values and the memory after one step a row."""
+        # the class's own: a sharded policy has hooks on its methods, and those must not nest
+        intent = VLA.intend(self, inputs)
+        return intent.worth(VLA.appraise(self, intent.grounds))
+
+    def intend(self, inputs: ControlInputs) -> Intent:
+        """Means and the memory after one step a row."""
         tokens = self._tokens(inputs)
         seen, carry = self.fusion(tokens), None
         if self.spec.memory:
@@ -153,10 +159,14 @@ class VLA(nn.Module):
             assert before is not None
             after = self.memory(seen, before[0])
             seen, carry = seen + self.recall(after), after.unsqueeze(0)
-        # the critic learns from the tokens but does not shape them: it must not spoil what was cloned
-        values = self.critic["head"](self.critic["trunk"](tokens.detach()))
         mean = self.head(seen).unflatten(-1, (self.spec.chunk, self.spec.action_size))
-        return Outlook(mean, self.spread(), values, carry)
+        # the critic learns from the tokens but does not shape them: it must not spoil what was cloned
+        return Intent(mean, self.spread(), tokens.detach(), carry)
+
+    def appraise(self, grounds: Tensor) -> Tensor:
+        """Values (b,) of what `intend` met."""
+        values: Tensor = self.critic["head"](self.critic["trunk"](grounds))
+        return values
 
     def spread(self) -> Tensor:
         """(a,) log standard deviation of an action."""

@@ -21,20 +21,23 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor, asking: int | None = None) -> Tensor:
         """(b, n, d) -> (b, n, d), or only the first `asking` tokens, which all others still answer."""
-        asked = tokens[:, :asking]
-        normed = self.before(tokens)
-        weight, bias = self.project.weight, self.project.bias
-        query = self._heads(functional.linear(normed[:, :asking], weight[: self.width], bias[: self.width]))
-        key, value = functional.linear(normed, weight[self.width :], bias[self.width :]).chunk(2, dim=-1)
-        mixed = functional.scaled_dot_product_attention(query, self._heads(key), self._heads(value))
+        asked, normed, width = tokens, self.before(tokens), self.width
+        if asking is None:
+            query, key, value = self.project(normed).chunk(3, dim=-1)
+        else:
+            asked, (weight, bias) = tokens[:, :asking], (self.project.weight, self.project.bias)
+            query = functional.linear(normed[:, :asking], weight[:width], bias[:width])
+            key, value = functional.linear(normed, weight[width:], bias[width:]).chunk(2, dim=-1)
+        # written out: for a few dozen tokens the fused kernel takes longer, forward and backward
+        scores = self._heads(query * (width // self.heads) ** -0.5) @ self._heads(key).mT
+        mixed = scores.softmax(dim=-1) @ self._heads(value)
         asked = asked + self.output(mixed.transpose(1, 2).flatten(2))
         outcome: Tensor = asked + self.inner(self.between(asked))
         return outcome
 
     def _heads(self, tokens: Tensor) -> Tensor:
         """(b, n, d) -> (b, heads, n, d / heads)"""
-        b, n, d = tokens.shape
-        return tokens.reshape(b, n, self.heads, d // self.heads).transpose(1, 2)
+        return tokens.view(*tokens.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Fusion(nn.Module):

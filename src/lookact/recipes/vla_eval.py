@@ -78,11 +78,11 @@ class Chooser:
         rows = range(len(self.streams))
         if self.actor is None:
             return np.stack([self.streams[row].uniform(-1, 1, self.action_size) for row in rows]).astype(np.float32)
-        outlook = self.actor.policy(self.actor.look(seen))
+        intent = self.actor.policy.intend(self.actor.look(seen))
         noise = np.stack([self.streams[row].normal(size=self.action_size) for row in rows])
-        spread = 0.0 if self.greedy else outlook.log_std.exp()
-        actions = (outlook.mean[:, 0] + spread * torch.from_numpy(noise).to(outlook.mean)).clamp(-1.0, 1.0)
-        self.actor.remember(actions, outlook.carry)
+        spread = 0.0 if self.greedy else intent.log_std.exp()
+        actions = (intent.mean[:, 0] + spread * torch.from_numpy(noise).to(intent.mean)).clamp(-1.0, 1.0)
+        self.actor.remember(actions, intent.carry)
         return actions.cpu().numpy()
 
 

@@ -72,24 +72,25 @@ def roll_out(
 ) -> Rollout:
     """As many steps as `noise` (t, rows, a) has, in units of the policy's standard deviation; zeros act greedily."""
     tape = _Tape(len(noise), worlds.rows)
-    with torch.no_grad():
+    low, high = worlds.action_space.low, worlds.action_space.high
+    with torch.inference_mode():
         actor = ControlActor(policy, worlds.rows)
-        low, high = worlds.action_space.low, worlds.action_space.high
         seen, _ = worlds.reset(plan_episode)
         for t in range(len(noise)):
             inputs = actor.look(seen)
-            outlook = policy(inputs)
-            mean = outlook.mean[:, 0]
-            actions = mean + outlook.log_std.exp() * noise[t]
-            tape.write(t, inputs, actions, mean, outlook.values)
+            intent = policy.intend(inputs)
+            mean = intent.mean[:, 0]
+            actions = mean + intent.log_std.exp() * noise[t]
+            tape.write(t, inputs, actions, mean, intent.grounds)
             # the policy's Gaussian knows no bounds: the world is given what it can do
             done = np.minimum(np.maximum(actions.cpu().numpy(), low), high)
             step = worlds.step(done)
-            actor.remember(torch.from_numpy(done).to(actions), outlook.carry)
+            actor.remember(torch.from_numpy(done).to(actions), intent.carry)
             tape.note(t, step, actor)
             seen = step.observations
-        last = policy(actor.look(seen))
-        return tape.finish(policy, last.log_std, last.values)
+        last = actor.look(seen)
+    with torch.no_grad():
+        return tape.finish(policy, last)
 
 
 class _Tape:
@@ -107,16 +108,18 @@ class _Tape:
         """When, which rows, and what they saw last."""
         self.ended: list[Ended] = []
 
-    def write(self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, values: Tensor) -> None:
+    def write(self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, grounds: Tensor) -> None:
         """What the policy was shown and made of it."""
-        parts = {"actions": actions, "mean": mean, "values": values, "state": inputs.state}
+        parts = {"actions": actions, "mean": mean, "grounds": grounds, "state": inputs.state}
         parts |= {f"image/{camera}": frames for camera, frames in inputs.images.items()}
         parts |= {"text_ids": inputs.text_ids, "history": inputs.history}
         if inputs.carry is not None:
             parts["carry"] = inputs.carry[0]
         if not self.kept:
             self.cameras = tuple(inputs.images)
-            self.kept = {name: part.new_zeros((self.steps, *part.shape)) for name, part in parts.items()}
+            # what was made in inference mode is of no use to learning
+            with torch.inference_mode(False):
+                self.kept = {name: part.new_zeros((self.steps, *part.shape)) for name, part in parts.items()}
         for name, part in parts.items():
             self.kept[name][t] = part
 
@@ -141,10 +144,10 @@ class _Tape:
             self.cuts.append((t, list(cut), actor.look_back(cut)))
         actor.forget(list(step.finals))
 
-    def finish(self, policy: ControlPolicy, log_std: Tensor, last_values: Tensor) -> Rollout:
-        """Everything as tensors; what was seen last before each cut is valued in one go."""
+    def finish(self, policy: ControlPolicy, last: ControlInputs) -> Rollout:
+        """Everything as tensors; acting does not wait for values, so that they are found in one go."""
         kept = self.kept
-        values = kept["values"]
+        values, outlook = _appraised(policy, kept["grounds"]), policy(last)
         # a step that did not happen ends its episode on what was seen before it
         truncated = torch.from_numpy(self.truncated).to(values.device)
         truncated_values = values.masked_fill(~truncated, 0.0)
@@ -161,16 +164,22 @@ class _Tape:
                 history=kept["history"],
                 carry=kept.get("carry"),
             ),
-            logprobs=gaussian_logprob(kept["actions"], kept["mean"], log_std),
+            logprobs=gaussian_logprob(kept["actions"], kept["mean"], outlook.log_std),
             values=values,
             rewards=torch.from_numpy(self.rewards).to(values.device),
             terminated=torch.from_numpy(self.terminated).to(values.device),
             truncated=truncated,
             truncated_values=truncated_values,
             mask=torch.from_numpy(self.mask).to(values.device),
-            last_values=last_values,
+            last_values=outlook.values,
             ended=tuple(self.ended),
         )
+
+
+def _appraised(policy: ControlPolicy, grounds: Tensor, at_once: int = 128) -> Tensor:
+    """Values (t, rows) on grounds (t, rows, ...)."""
+    found = [policy.appraise(part) for part in torch.split(grounds.flatten(0, 1), at_once)]
+    return torch.cat(found).view(grounds.shape[:2])
 
 
 def join(parts: Sequence[ControlInputs]) -> ControlInputs:

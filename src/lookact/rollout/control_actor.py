@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lookact.batch import ControlInputs
 from lookact.envs.vector import VectorObservation
-from lookact.models.outlook import Outlook
+from lookact.models.outlook import Intent, Outlook
 
 
 class ControlPolicy(Protocol):
@@ -33,7 +33,10 @@ class ControlPolicy(Protocol):
     def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]: ...
     def read(self, texts: Sequence[str]) -> Tensor: ...
     def start_carry(self, rows: int) -> Tensor | None: ...
-    def __call__(self, inputs: ControlInputs) -> Outlook: ...
+    def intend(self, inputs: ControlInputs) -> Intent: ...
+    def appraise(self, grounds: Tensor) -> Tensor: ...
+    def __call__(self, inputs: ControlInputs) -> Outlook:
+        """Both at once."""
 
 
 class ControlActor:

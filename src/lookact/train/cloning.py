@@ -75,7 +75,7 @@ def cloning_loss(
         rows = torch.tensor(numbers)
         inputs = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
         targets, mask = table.ahead(rows, vla.spec.chunk)
-        return action_mse(vla(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
+        return action_mse(vla.intend(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 
     return loss
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
 
 from lookact.batch import Scores, to_device
 from lookact.errors import ConfigError
-from lookact.models.outlook import Outlook
+from lookact.models.outlook import Intent, Outlook
 from lookact.train.config import setting
 from lookact.train.distributed import gather, is_distributed
 
@@ -49,7 +49,7 @@ def share_out_control(policy: nn.Module, parallel: Parallel, *, anchored: bool) 
         return
     if anchored:
         raise ConfigError("parallel.kind shard with ppo.kl_coef above 0: the anchor needs whole weights; use kind data")
-    shard(policy, ())
+    shard(policy, (), methods=("intend", "appraise"))
 
 
 def shard(
@@ -82,7 +82,7 @@ def shard(
         sharded.set_reduce_scatter_unused_params(True)
     for method in methods:
         register_fsdp_forward_method(module, method)
-    for output in (Scores, Outlook):
+    for output in (Scores, Intent, Outlook):
         if output not in SUPPORTED_NODES:
             # the hooks that begin a backward pass look for tensors inside what was returned
             register_dataclass(output)
