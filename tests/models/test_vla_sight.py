@@ -3,6 +3,7 @@ import copy
 import pytest
 import torch
 
+from lookact.models import vla_sight
 from lookact.models.vla_encoders import hold, open_dinov2, tiny_dinov2
 from lookact.models.vla_sight import Sight, foldable
 from lookact.models.vla_vision import DEVIATION, MEAN, Eyes, VisionSpec
@@ -38,6 +39,16 @@ def test_the_folded_encoder_tells_what_its_modules_tell(changes):
     encoder = shaken(**changes)
     found = Sight(encoder, COLOURS, 32)(frames())
     torch.testing.assert_close(found, patches_by_modules(encoder, frames()), atol=2e-5, rtol=1e-4)
+
+
+def test_frames_go_through_in_portions_as_they_would_together(monkeypatch):
+    sight = Sight(shaken(), COLOURS, 32)
+    together = sight(frames(5))
+    sizes = []
+    monkeypatch.setattr(vla_sight, "NEARBY", 2 * 17)
+    monkeypatch.setattr(Sight, "_see", lambda self, part, see=Sight._see: sizes.append(len(part)) or see(self, part))
+    torch.testing.assert_close(sight(frames(5)), together)
+    assert sizes == [2, 2, 1]
 
 
 def test_only_a_plain_dinov2_folds():

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Dinov2Model
 
+NEARBY = 1040
+"""Tokens that go through a CPU together: what a layer makes of more of them no longer fits a core's cache."""
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -69,6 +72,12 @@ class Sight:
 
     @torch.no_grad()
     def __call__(self, frames: Tensor) -> Tensor:
+        portion = max(1, NEARBY // (self.side**2 + 1))
+        if frames.device.type != "cpu" or len(frames) <= portion:
+            return self._see(frames)
+        return torch.cat([self._see(part) for part in torch.split(frames, portion)])
+
+    def _see(self, frames: Tensor) -> Tensor:
         rows, side, patch, width = len(frames), self.side, self.patch, len(self.first)
         cut = frames.reshape(rows, side, patch, side, patch, 3).transpose(2, 3).reshape(rows * side**2, -1)
         tokens = torch.empty(rows, side**2 + 1, width, device=frames.device)
