@@ -60,6 +60,13 @@ def test_the_vision_shift_changes_the_picture_but_not_the_episode():
     assert np.abs(first["head"].astype(int) - second["head"]).mean() > 10
 
 
+def test_a_world_keeps_no_map_of_shadows_that_nobody_draws():
+    world = Tabletop(image_size=16)
+    world.reset(seed=0)
+    assert world._renderer._drawer.shadowTex == 0
+    world.close()
+
+
 def test_without_any_backend_one_line_names_the_packages(monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.setattr(rendering, "WORKS", {"egl": lambda: False, "osmesa": lambda: False})

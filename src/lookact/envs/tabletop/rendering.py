@@ -32,6 +32,8 @@ class Renderer:
 
     def __init__(self, model: Any, size: int) -> None:
         model.vis.global_.offwidth = model.vis.global_.offheight = size
+        # no shadows are drawn, and the map they would need takes 64 MB a world
+        model.vis.quality.shadowsize = 0
         self.model, self.size = model, size
         self._context = make_context(size)
         self._context.make_current()
