@@ -196,3 +196,48 @@ def test_a_row_rolls_out_alike_beside_others_and_alone():
     alone = roll_out(policy, worlds_of(["--e--"]), noise=noise[:, :1])
     torch.testing.assert_close(both.inputs.actions[:, :1], alone.inputs.actions)
     torch.testing.assert_close(both.values[:, :1], alone.values)
+
+
+class Halves:
+    """Scripted worlds in two parts that tell when they are asked for what."""
+
+    def __init__(self, scripts, told):
+        first = len(scripts) - len(scripts) // 2
+        self.rows, self.restarts = len(scripts), 0
+        self.parts = tuple(
+            Half(scripts[start:end], start, told, name)
+            for name, start, end in (("A", 0, first), ("B", first, len(scripts)))
+        )
+        self.action_space = Scripted.action_space
+
+
+class Half(InlineVectorEnv):
+    def __init__(self, scripts, first, told, name):
+        envs = iter([Scripted(script) for script in scripts])
+        super().__init__(
+            lambda: next(envs), len(scripts), plan_episode=lambda row, episode: (10 * (first + row) + episode, {})
+        )
+        self.told, self.name = told, name
+
+    def send(self, actions):
+        self.told.append(f"send {self.name}")
+        super().send(actions)
+
+    def receive(self):
+        self.told.append(f"receive {self.name}")
+        return super().receive()
+
+
+def test_parts_take_turns_and_come_out_as_one_rollout():
+    scripts, noise, told = ["--e-t-", "-t----", "---x--"], torch.randn(6, 3, 1), []
+    together = roll_out(Counter(), worlds_of(scripts), noise=noise)
+    apart = roll_out(Counter(), Halves(scripts, told), noise=noise)
+    for name in ("logprobs", "values", "rewards", "terminated", "truncated", "truncated_values", "mask", "last_values"):
+        assert torch.equal(getattr(apart, name), getattr(together, name)), name
+    for name in ("actions", "state", "text_ids", "history", "carry"):
+        assert torch.equal(getattr(apart.inputs, name), getattr(together.inputs, name)), name
+    assert torch.equal(apart.inputs.images["head"], together.inputs.images["head"])
+    assert sorted(map(str, apart.ended)) == sorted(map(str, together.ended))
+    # B steps while A's next action is made up, and the other way round
+    assert told[:6] == ["send A", "send B", "receive A", "send A", "receive B", "send B"]
+    assert told[-2:] == ["receive A", "receive B"]

@@ -20,7 +20,7 @@ class InlineVectorEnv:
 
     def __init__(self, make_env: MakeEnv, rows: int, *, seed: int = 0, plan_episode: PlanEpisode | None = None) -> None:
         """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`."""
-        self.rows = rows
+        self.rows, self.parts = rows, (self,)
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
         self.episodes = [0] * rows
         """How many episodes each row has begun."""
@@ -29,6 +29,7 @@ class InlineVectorEnv:
         boxes, self._names = parts_of(self.observation_space)
         self._shown = {name: np.zeros((rows, *box.shape), box.dtype) for name, box in boxes.items()}
         self._texts = {name: [""] * rows for name in self._names}
+        self._actions = np.zeros((rows, *(self.action_space.shape or ())), np.float32)
 
     def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
         """Every row begins its next episode, or its first of another plan."""
@@ -36,6 +37,14 @@ class InlineVectorEnv:
             self.plan_episode, self.episodes = plan_episode, [0] * self.rows
         infos = tuple(self._begin(row) for row in range(self.rows))
         return self._observe(), infos
+
+    def send(self, actions: NDArray[np.float32]) -> None:
+        """Keep one action (rows, a) each until `receive`: there is nobody to begin before that."""
+        self._actions = actions
+
+    def receive(self) -> VectorStep:
+        """The step that was asked for."""
+        return self.step(self._actions)
 
     def step(self, actions: NDArray[np.float32]) -> VectorStep:
         """One action (rows, a) each."""

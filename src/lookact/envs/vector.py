@@ -77,22 +77,28 @@ class VectorEnv:
         rows: int,
         *,
         workers: int,
+        first: int = 0,
         seed: int = 0,
         plan_episode: PlanEpisode | None = None,
         step_seconds: float = 30.0,
         start_seconds: float = 120.0,
         max_restarts: int = 20,
     ) -> None:
-        """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`."""
+        """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`.
+
+        Plans know the rows by numbers from `first` on.
+        """
         if not 1 <= workers <= rows:
             raise ConfigError(f"{workers} workers for {rows} rows: give at least one, and no more than rows")
-        self.rows, self.seed = rows, seed
+        self.rows, self.first, self.seed = rows, first, seed
+        self.parts = (self,)
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
         self.step_seconds, self.start_seconds, self.max_restarts = step_seconds, start_seconds, max_restarts
         self.restarts = 0
         """How often a worker was started again."""
         self.episodes = [0] * rows
         """How many episodes each row has begun."""
+        self._failed: dict[int, EnvError] = {}
         self._make_env = CloudpickleWrapper(make_env)
         self._allocate(make_env)
         self._workers = [self._start(tuple(range(first, rows, workers))) for first in range(workers)]
@@ -112,9 +118,18 @@ class VectorEnv:
 
     def step(self, actions: NDArray[np.float32]) -> VectorStep:
         """One action (rows, a) each."""
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: NDArray[np.float32]) -> None:
+        """Begin a step of one action (rows, a) each; `receive` it before the next."""
         self._actions[...] = actions
         upcoming = [[self._plan(row, ahead=1) for row in worker.rows] for worker in self._workers]
-        replies = self._exchange([("step", (plans,)) for plans in upcoming])
+        self._failed = self._tell([("step", (plans,)) for plans in upcoming])
+
+    def receive(self) -> VectorStep:
+        """The step that was begun; a worker has `step_seconds` from now on."""
+        replies = self._hear(self._failed, self.step_seconds)
         results: dict[int, RowStep] = {}
         finals: dict[int, dict[str, Any]] = {}
         for worker, reply in zip(self._workers, replies):
@@ -200,7 +215,7 @@ class VectorEnv:
         return _Worker(rows, process, pipe)
 
     def _plan(self, row: int, *, ahead: int = 0) -> EpisodePlan:
-        return self.plan_episode(row, self.episodes[row] + ahead - 1)
+        return self.plan_episode(self.first + row, self.episodes[row] + ahead - 1)
 
     def _next_plans(self, rows: Sequence[int]) -> list[EpisodePlan]:
         for row in rows:
@@ -209,13 +224,21 @@ class VectorEnv:
 
     def _exchange(self, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
         """One reply a worker; an EnvError where it failed, died or ran out of time."""
-        replies: dict[int, Any] = {}
+        return self._hear(self._tell(messages), self.start_seconds)
+
+    def _tell(self, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> dict[int, EnvError]:
+        """One message a worker; errors of those that are gone."""
+        gone = {}
         for index, (worker, message) in enumerate(zip(self._workers, messages)):
             try:
                 worker.pipe.send(message)
             except OSError:
-                replies[index] = EnvError("the worker died")
-        seconds = self.step_seconds if messages[0][0] == "step" else self.start_seconds
+                gone[index] = EnvError("the worker died")
+        return gone
+
+    def _hear(self, failed: Mapping[int, EnvError], seconds: float) -> list[Any]:
+        """One reply a worker that has not failed already."""
+        replies: dict[int, Any] = dict(failed)
         deadline = time.monotonic() + seconds
         while waiting := {worker.pipe: index for index, worker in enumerate(self._workers) if index not in replies}:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
@@ -224,7 +247,7 @@ class VectorEnv:
                     replies[index] = _receive(pipe)
                 elif not ready:
                     replies[index] = EnvError(f"the worker did not answer in {seconds:g} s")
-        return [replies[index] for index in range(len(messages))]
+        return [replies[index] for index in range(len(self._workers))]
 
     def _restart(self, worker: _Worker, reason: EnvError) -> list[tuple[dict[str, Any], dict[str, str]]]:
         """Start the worker's process again, and the next episode on each of its rows."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lookact.envs.relay import Relay
 from lookact.envs.tabletop.randomise import draw_start
-from lookact.envs.vector import PlanEpisode, VectorEnv
+from lookact.envs.vector import PlanEpisode
 from lookact.errors import ConfigError
 from lookact.models.vla import VLA
 from lookact.models.vla_store import save_readers
@@ -44,7 +45,7 @@ class Learn:
     updates: int = setting(60, help="rounds of acting and learning", least=0)
     rows: int = setting(32, help="worlds side by side, over all processes", least=1)
     steps: int = setting(40, help="steps a world and update; at least as long as an episode", least=1)
-    workers: int = setting(0, help="processes that simulate them; 0: one a core", least=0)
+    workers: int = setting(0, help="processes that simulate them, at least one for each half; 0: one a core", least=0)
     step_seconds: float = setting(30.0, help="a worker that takes longer over a step is started again", above=0)
     max_restarts: int = setting(20, help="restarts of workers after which the run gives up", least=0)
     lr: float = setting(1e-4, help="peak learning rate of the policy", above=0)
@@ -109,15 +110,15 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     return {"updates": learn.updates, "worker_restarts": worlds.restarts}
 
 
-def open_worlds(world: World, learn: Learn) -> VectorEnv:
+def open_worlds(world: World, learn: Learn) -> Relay:
     """This process's share of the worlds; a worker that hangs or dies is started again."""
     rows, odd = divmod(learn.rows, world_size())
     if odd or not rows:
         raise ConfigError(f"learn.rows = {learn.rows}: give a multiple of the {world_size()} processes")
-    return VectorEnv(
+    return Relay(
         table_maker(world),
         rows,
-        workers=min(rows, learn.workers or max(1, cores() // world_size())),
+        workers=learn.workers or max(1, cores() // world_size()),
         step_seconds=learn.step_seconds,
         max_restarts=learn.max_restarts,
     )

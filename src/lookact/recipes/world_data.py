@@ -85,7 +85,10 @@ def make_env(world: World) -> gymnasium.Env[Any, Any]:
     return NoisyTV(table) if world.env == "noisy_tv" else table
 
 
-def make_worlds(world: World) -> VectorEnv | InlineVectorEnv:
+Tables = VectorEnv | InlineVectorEnv
+
+
+def make_worlds(world: World) -> Tables:
     """This process's environments, side by side."""
     maker = functools.partial(make_env, world)
     if not world.workers:

@@ -17,10 +17,9 @@ from lookact.envs.noisy_tv import noise_seen
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
 from lookact.models.world import WorldModel, mean_logits
-from lookact.recipes.world_data import coverage, plan_episodes, tokenise
+from lookact.recipes.world_data import Tables, coverage, plan_episodes, tokenise
 from lookact.recipes.world_learn import Film, memory_before, remember_all, scenes, to_film, token_errors
 from lookact.recipes.world_student import CHUNK, explore, look_through
-from lookact.rollout.control import Worlds
 from lookact.rollout.recording import record
 from lookact.seeding import numpy_rng
 from lookact.train.evaluate import bootstrap_interval
@@ -141,7 +140,7 @@ def picture_error_on(world: WorldModel, sequences: Sequences, *, stride: int) ->
 
 
 def measure_explorer(
-    explorer: Explorer, world: WorldModel, worlds: Worlds, random: Sequences, cfg: Config
+    explorer: Explorer, world: WorldModel, worlds: Tables, random: Sequences, cfg: Config
 ) -> dict[str, Any]:
     """The explorer beside uniformly random actions and beside random ones of its own sizes; by the wrist alone."""
     found = explore(explorer, worlds, cfg, "explore", 0).sequences

@@ -12,13 +12,12 @@ import torch
 from lookact.data.sequences import Recording
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
-from lookact.recipes.world_data import coverage, make_worlds, plan_episodes, record_random, tokenise
+from lookact.recipes.world_data import Tables, coverage, make_worlds, plan_episodes, record_random, tokenise
 from lookact.recipes.world_eval import measure_explorer, measure_world, summary
 from lookact.recipes.world_model import load_world, open_world
 from lookact.recipes.world_phases import Data, Players
 from lookact.recipes.world_report import flat_metrics, show_foresight
 from lookact.recipes.world_student import explore
-from lookact.rollout.control import Worlds
 from lookact.rollout.recording import record
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import write_text
@@ -59,7 +58,7 @@ def foresight_report(players: Players, data: Data, cfg: Config, run: Run, phase:
     return measure_world(players.world, data.recordings, data.held_out, cfg)
 
 
-def replayed(explorer: Explorer, worlds: Worlds, cfg: Config) -> Recording:
+def replayed(explorer: Explorer, worlds: Tables, cfg: Config) -> Recording:
     """An episode of the explorer's with all cameras: its actions taken once more."""
     found = explore(explorer, worlds, cfg, "explore", 0).sequences
     return record(worlds, found.actions.numpy(), plan_episodes(cfg.seed, "explore", 0, cfg.world, together=True))

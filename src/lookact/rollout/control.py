@@ -22,17 +22,29 @@ from lookact.ops.gaussian import gaussian_logprob
 from lookact.rollout.control_actor import ControlActor, ControlPolicy
 
 
-class Worlds(Protocol):
+class Part(Protocol):
     """Environments side by side that reset themselves in the step that ends an episode."""
 
-    rows: int
-    restarts: int
-    action_space: Any
-
+    @property
+    def rows(self) -> int: ...
     def reset(
         self, plan_episode: PlanEpisode | None = None
     ) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]: ...
-    def step(self, actions: NDArray[np.float32]) -> VectorStep: ...
+    def send(self, actions: NDArray[np.float32]) -> None: ...
+    def receive(self) -> VectorStep: ...
+
+
+class Worlds(Protocol):
+    """All rows, in parts that may step at the same time."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def action_space(self) -> Any: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
 
 
 @dataclass(frozen=True)
@@ -71,26 +83,56 @@ def roll_out(
     policy: ControlPolicy, worlds: Worlds, *, noise: Tensor, plan_episode: PlanEpisode | None = None
 ) -> Rollout:
     """As many steps as `noise` (t, rows, a) has, in units of the policy's standard deviation; zeros act greedily."""
-    tape = _Tape(len(noise), worlds.rows)
-    low, high = worlds.action_space.low, worlds.action_space.high
+    sizes = [part.rows for part in worlds.parts]
     with torch.inference_mode():
-        actor = ControlActor(policy, worlds.rows)
-        seen, _ = worlds.reset(plan_episode)
-        for t in range(len(noise)):
-            inputs = actor.look(seen)
-            intent = policy.intend(inputs)
-            mean = intent.mean[:, 0]
-            actions = mean + intent.log_std.exp() * noise[t]
-            tape.write(t, inputs, actions, mean, intent.grounds)
-            # the policy's Gaussian knows no bounds: the world is given what it can do
-            done = np.minimum(np.maximum(actions.cpu().numpy(), low), high)
-            step = worlds.step(done)
-            actor.remember(torch.from_numpy(done).to(actions), intent.carry)
-            tape.note(t, step, actor)
-            seen = step.observations
-        last = actor.look(seen)
+        bounds = worlds.action_space.low, worlds.action_space.high
+        crews = [
+            _Crew(policy, part, own, bounds, plan_episode)
+            for part, own in zip(worlds.parts, torch.split(noise, sizes, dim=1))
+        ]
+        for _ in range(len(noise)):
+            # while one decides, the others' worlds step
+            for crew in crews:
+                crew.decide()
+        seen = [crew.look() for crew in crews]
     with torch.no_grad():
-        return tape.finish(policy, last)
+        return _side_by_side([crew.tape.finish(policy, last) for crew, last in zip(crews, seen)])
+
+
+class _Crew:
+    """A policy in one part of the worlds."""
+
+    def __init__(
+        self, policy: ControlPolicy, part: Part, noise: Tensor, bounds: tuple[Any, Any], plan: PlanEpisode | None
+    ) -> None:
+        self.policy, self.part, self.noise, self.bounds = policy, part, noise, bounds
+        self.actor, self.tape = ControlActor(policy, part.rows), _Tape(len(noise), part.rows)
+        self.seen, _ = part.reset(plan)
+        self.t = 0
+        self.under_way: tuple[Tensor, Tensor | None] | None = None
+        """What was done last, and the memory after it."""
+
+    def decide(self) -> None:
+        """Act on what is seen; what comes of it is asked for at the next look."""
+        inputs = self.look()
+        intent = self.policy.intend(inputs)
+        mean = intent.mean[:, 0]
+        actions = mean + intent.log_std.exp() * self.noise[self.t]
+        self.tape.write(self.t, inputs, actions, mean, intent.grounds)
+        # the policy's Gaussian knows no bounds: the world is given what it can do
+        done = np.minimum(np.maximum(actions.cpu().numpy(), self.bounds[0]), self.bounds[1])
+        self.part.send(done)
+        self.under_way = torch.from_numpy(done).to(actions), intent.carry
+        self.t += 1
+
+    def look(self) -> ControlInputs:
+        """What there is to see once the step under way, if any, is done."""
+        if self.under_way is not None:
+            step = self.part.receive()
+            self.actor.remember(*self.under_way)
+            self.tape.note(self.t - 1, step, self.actor)
+            self.seen, self.under_way = step.observations, None
+        return self.actor.look(self.seen)
 
 
 class _Tape:
@@ -176,22 +218,37 @@ class _Tape:
         )
 
 
+def _side_by_side(parts: Sequence[Rollout]) -> Rollout:
+    """The rollouts of several parts as one of all rows."""
+    if len(parts) == 1:
+        return parts[0]
+    tensors = {
+        name: torch.cat([getattr(part, name) for part in parts], dim=1)
+        for name in ("logprobs", "values", "rewards", "terminated", "truncated", "truncated_values", "mask")
+    }
+    return Rollout(
+        inputs=join([part.inputs for part in parts], dim=1),
+        last_values=torch.cat([part.last_values for part in parts]),
+        ended=tuple(ended for part in parts for ended in part.ended),
+        **tensors,
+    )
+
+
 def _appraised(policy: ControlPolicy, grounds: Tensor, at_once: int = 128) -> Tensor:
     """Values (t, rows) on grounds (t, rows, ...)."""
     found = [policy.appraise(part) for part in torch.split(grounds.flatten(0, 1), at_once)]
     return torch.cat(found).view(grounds.shape[:2])
 
 
-def join(parts: Sequence[ControlInputs]) -> ControlInputs:
-    """Rows (b, ...) of several inputs in one."""
-    first = parts[0]
-    images = {camera: torch.cat([part.images[camera] for part in parts]) for camera in first.images}
+def join(parts: Sequence[ControlInputs], dim: int = 0) -> ControlInputs:
+    """Rows of several inputs in one; `dim` is the rows' (a memory's is always 1)."""
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(part, name) for part in parts], dim=dim)
+
     carries = [part.carry for part in parts if part.carry is not None]
     return ControlInputs(
-        actions=torch.cat([part.actions for part in parts]),
-        state=torch.cat([part.state for part in parts]),
-        images=images,
-        text_ids=torch.cat([part.text_ids for part in parts]),
-        history=torch.cat([part.history for part in parts]),
+        **{name: joined(name) for name in ("actions", "state", "text_ids", "history")},
+        images={camera: torch.cat([part.images[camera] for part in parts], dim=dim) for camera in parts[0].images},
         carry=torch.cat(carries, dim=1) if carries else None,
     )

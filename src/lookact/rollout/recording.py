@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from lookact.data.sequences import Recording
 from lookact.envs.vector import PlanEpisode
-from lookact.rollout.control import Worlds
+from lookact.rollout.control import Part
 
 
-def record(worlds: Worlds, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:
+def record(worlds: Part, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:
     """One episode of every row under actions (rows, t, a); episodes must be longer than t."""
     rows, steps = actions.shape[:2]
     seen, _ = worlds.reset(plan_episode)
@@ -18,7 +18,8 @@ def record(worlds: Worlds, actions: NDArray[np.float32], plan_episode: PlanEpiso
     texts = np.array(seen.texts["instruction"])
     counts = np.ones((rows, steps), np.bool_)
     for t in range(steps):
-        step = worlds.step(actions[:, t])
+        worlds.send(actions[:, t])
+        step = worlds.receive()
         for name, array in step.observations.arrays.items():
             shown[name].append(array)
         for row in step.finals:
