@@ -57,7 +57,8 @@ def measures(repetitions: int, load: Load | None = None) -> list[Callable[[], Ro
     load = load or Load()
     return [
         partial(ppo_row, load, repetitions),
-        *(partial(picture_row, replace(load, rows=rows), repetitions) for rows in load.picture_rows),
+        # short, and drawing feels whatever else the machine does: more often
+        *(partial(picture_row, replace(load, rows=rows), 3 * repetitions) for rows in load.picture_rows),
     ]
 
 
