@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
 from lookact.train.run_files import read_objects
-from lookact.viewer.demos import count_demos, demo_detail, is_demos, list_demos, load_demo
+from lookact.viewer import demos, recordings
 from lookact.viewer.places import Found, NotHere, inside
 from lookact.viewer.plain import plain
+from lookact.viewer.steps import tell
 
 if TYPE_CHECKING:
     from lookact.types import Episode, Image, Observation, Turn
@@ -22,17 +23,19 @@ Row = dict[str, Any]
 
 def list_stores(root: Path, found: Found) -> list[Row]:
     """Every folder of episodes and how many it lists."""
-    folders = [(store, inside(root, store)) for store in found.stores]
-    return [
-        {"place": store, "episodes": count_demos(folder) if is_demos(folder) else len(manifest_rows(folder))}
-        for store, folder in folders
-    ]
+    return [{"place": store, "episodes": _count(inside(root, store))} for store in found.stores]
 
 
 def list_episodes(root: Path, store: str) -> list[Row]:
     """One line an episode, in the order of the manifest; lines that are torn are left out."""
     folder = inside(root, store)
-    return list_demos(folder) if is_demos(folder) else [_listed(row) for row in manifest_rows(folder)]
+    kind = kind_of(folder)
+    return kind.rows(folder) if kind else [_listed(row) for row in manifest_rows(folder)]
+
+
+def kind_of(folder: Path) -> Any:
+    """The module that reads a folder of vectors; None for one of conversations."""
+    return next((kind for kind in (demos, recordings) if kind.holds(folder)), None)
 
 
 def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
@@ -42,8 +45,8 @@ def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = 
     if listed is None:
         raise NotHere(f"{store} {id}")
     try:
-        if is_demos(folder):
-            return demo_detail(folder, listed)
+        if kind := kind_of(folder):
+            return tell(listed, kind.load(folder, id))
         return _detail(root, store, listed, tokenizer)
     except DataError as error:
         # whoever is sent the page need not know where the folder lies
@@ -109,10 +112,15 @@ def _load(folder: Path, id: str, changed: int) -> Episode:
     return load_episode(folder, find_row(folder, ".", id))
 
 
+def _count(folder: Path) -> int:
+    kind = kind_of(folder)
+    return kind.count(folder) if kind else len(manifest_rows(folder))
+
+
 def _image(root: Path, store: str, id: str, turn: int, camera: str) -> Image:
     folder = inside(root, store)
-    if is_demos(folder):
-        frame: Image = load_demo(folder, int(id)).images[camera][turn]
+    if kind := kind_of(folder):
+        frame: Image = kind.load(folder, id).images[camera][turn]
         return frame
     episode = load(root, store, find_row(root, store, id))
     seen = [*(each.observation for each in episode.turns), *([episode.last] if episode.last else [])]

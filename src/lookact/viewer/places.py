@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,8 @@ from lookact.train.run_files import CONFIG, LOG, METRICS
 
 LEROBOT = "meta/info.json"
 """What a folder of demonstrations in LeRobot's format holds."""
+RECORDING = re.compile(r"(\w+)-\d{4}\.npz")
+"""A file of episodes that world-duel recorded."""
 DEPTH = 4
 """Folders are looked for this far down."""
 
@@ -58,11 +61,16 @@ def find(root: Path) -> Found:
         place = folder.relative_to(root).as_posix()
         if METRICS in names or {CONFIG, LOG} <= names:
             runs.append(place)
-        if MANIFEST in names or (folder / LEROBOT).is_file():
+        if MANIFEST in names or (folder / LEROBOT).is_file() or any(map(is_recording, names)):
             stores.append(place)
     # a run's own phases keep metrics too: they belong to it
     outer = [run for run in runs if not any(contains(other, run) for other in runs)]
     return Found(tuple(outer), tuple(stores))
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file is named as recordings are."""
+    return RECORDING.fullmatch(name) is not None
 
 
 def contains(outer: str, inner: str) -> bool:

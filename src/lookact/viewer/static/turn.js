@@ -6,6 +6,8 @@ import { pictureAddress } from "./source.js";
 
 export const ENDS = {
   demonstration: "a demonstration: an expert's steps, with neither words nor reward",
+  recorded: "a recording: what the cameras saw while actions were done, with neither words nor reward",
+  broken: "a recording, up to where its world broke down",
   terminated: "terminated: it ended by the world's own rules",
   truncated: "truncated: it was cut at the limit of turns",
   "cut off": "it ends without a word why",
