@@ -35,7 +35,7 @@ NOTES = (
     "stable-baselines3 does over each minibatch",
     "pictures: the tiny DINOv2 and BERT policy of vla-ppo on two 64x64 cameras, tables of pick-and-place in the "
     "policy's process (32 as vla-ppo has by default, and 8, where calls weigh more than numbers), eyes frozen; ratio = "
-    "time of simulation and rendering alone over that of the whole rollout",
+    "time of simulation and rendering alone over that of the whole rollout; three times as many repetitions",
 )
 
 

@@ -20,7 +20,7 @@ class InlineVectorEnv:
 
     def __init__(self, make_env: MakeEnv, rows: int, *, seed: int = 0, plan_episode: PlanEpisode | None = None) -> None:
         """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`."""
-        self.rows, self.parts = rows, (self,)
+        self.rows = rows
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
         self.episodes = [0] * rows
         """How many episodes each row has begun."""
@@ -30,6 +30,11 @@ class InlineVectorEnv:
         self._shown = {name: np.zeros((rows, *box.shape), box.dtype) for name, box in boxes.items()}
         self._texts = {name: [""] * rows for name in self._names}
         self._actions = np.zeros((rows, *(self.action_space.shape or ())), np.float32)
+
+    @property
+    def parts(self) -> tuple[InlineVectorEnv]:
+        """All rows step together."""
+        return (self,)
 
     def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
         """Every row begins its next episode, or its first of another plan."""

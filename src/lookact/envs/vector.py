@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
-from lookact.envs.worker import Arrays, EpisodePlan, MakeEnv, Memory, RowStep, parts_of, share, work
+from lookact.envs.worker import Arrays, EpisodePlan, MakeEnv, Memory, RowStep, ask, parts_of, receive, share, work
 from lookact.errors import ConfigError, EnvError
 from lookact.seeding import derive
 
@@ -91,7 +91,6 @@ class VectorEnv:
         if not 1 <= workers <= rows:
             raise ConfigError(f"{workers} workers for {rows} rows: give at least one, and no more than rows")
         self.rows, self.first, self.seed = rows, first, seed
-        self.parts = (self,)
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
         self.step_seconds, self.start_seconds, self.max_restarts = step_seconds, start_seconds, max_restarts
         self.restarts = 0
@@ -101,7 +100,12 @@ class VectorEnv:
         self._failed: dict[int, EnvError] = {}
         self._make_env = CloudpickleWrapper(make_env)
         self._allocate(make_env)
-        self._workers = [self._start(tuple(range(first, rows, workers))) for first in range(workers)]
+        self._workers = [self._start(tuple(range(row, rows, workers))) for row in range(workers)]
+
+    @property
+    def parts(self) -> tuple[VectorEnv]:
+        """All rows step together."""
+        return (self,)
 
     def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
         """Every row begins its next episode, or its first of another plan."""
@@ -244,7 +248,7 @@ class VectorEnv:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             for pipe, index in waiting.items():
                 if pipe in ready:
-                    replies[index] = _receive(pipe)
+                    replies[index] = receive(pipe)
                 elif not ready:
                     replies[index] = EnvError(f"the worker did not answer in {seconds:g} s")
         return [replies[index] for index in range(len(self._workers))]
@@ -259,7 +263,7 @@ class VectorEnv:
             log.warning("rows %s are started again: %s", list(worker.rows), reason)
             fresh = self._start(worker.rows)
             worker.process, worker.pipe = fresh.process, fresh.pipe
-            reply = _ask(worker.pipe, ("reset", (self._next_plans(worker.rows),)), self.start_seconds)
+            reply = ask(worker.pipe, ("reset", (self._next_plans(worker.rows),)), self.start_seconds)
             if not isinstance(reply, EnvError):
                 return [(info | {"worker_restarted": True}, texts) for info, texts in reply]
             reason = reply
@@ -281,22 +285,6 @@ class VectorEnv:
         arrays = {name: array.copy() for name, array in self._shown.items()}
         self._last = VectorObservation(arrays, {name: tuple(texts) for name, texts in self._texts.items()})
         return self._last
-
-
-def _ask(pipe: Connection, message: tuple[str, tuple[Any, ...]], seconds: float) -> Any:
-    """The reply, or an EnvError."""
-    try:
-        pipe.send(message)
-    except OSError:
-        return EnvError("the worker died")
-    return _receive(pipe) if pipe.poll(seconds) else EnvError(f"the worker did not answer in {seconds:g} s")
-
-
-def _receive(pipe: Connection) -> Any:
-    try:
-        return pipe.recv()
-    except (EOFError, OSError):
-        return EnvError("the worker died")
 
 
 def _kill(worker: _Worker) -> None:

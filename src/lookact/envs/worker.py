@@ -74,6 +74,23 @@ def parts_of(space: spaces.Space[Any]) -> tuple[dict[str, spaces.Box], tuple[str
     return boxes, texts
 
 
+def ask(pipe: Connection, message: tuple[str, tuple[Any, ...]], seconds: float) -> Any:
+    """A worker's reply, or an EnvError."""
+    try:
+        pipe.send(message)
+    except OSError:
+        return EnvError("the worker died")
+    return receive(pipe) if pipe.poll(seconds) else EnvError(f"the worker did not answer in {seconds:g} s")
+
+
+def receive(pipe: Connection) -> Any:
+    """What a worker sent, or an EnvError."""
+    try:
+        return pipe.recv()
+    except (EOFError, OSError):
+        return EnvError("the worker died")
+
+
 def work(pipe: Connection, make_env: MakeEnv, rows: Sequence[int], memory: Memory) -> None:
     """Serve commands until told to stop or the parent is gone. An exception is reported and ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -47,7 +47,7 @@ class Learn:
     steps: int = setting(40, help="steps a world and update; at least as long as an episode", least=1)
     workers: int = setting(0, help="processes that simulate them, at least one for each half; 0: one a core", least=0)
     step_seconds: float = setting(30.0, help="a worker that takes longer over a step is started again", above=0)
-    max_restarts: int = setting(20, help="restarts of workers after which the run gives up", least=0)
+    max_restarts: int = setting(20, help="restarts of a half's workers after which the run gives up", least=0)
     lr: float = setting(1e-4, help="peak learning rate of the policy", above=0)
     critic_lr: float = setting(1e-3, help="peak learning rate of the critic", above=0)
     schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rates fall")
