@@ -10,6 +10,7 @@ import pytest
 LIGHT = [
     "lookact.types",
     "lookact.errors",
+    "lookact.extras",
     "lookact.seeding",
     "lookact.protocols",
     "lookact.cli",

@@ -9,7 +9,7 @@ import lookact
 
 PACKAGE = Path(lookact.__file__).parent
 ROWS = (
-    ("types", "protocols", "errors", "seeding", "batch"),
+    ("types", "protocols", "errors", "extras", "seeding", "batch"),
     ("ops", "text"),
     ("envs", "models", "judges", "data"),
     ("rewards", "rollout"),
@@ -45,7 +45,7 @@ def violations(source: str, folder: str) -> list[str]:
         target = parts[1]
         if target not in ROW:
             wrong.append(f"{folder} imports {module}: it stands in no row")
-        # the files of the first row are one page in five parts, and the command line is one folder
+        # the files of the first row are one page in six parts, and the command line is one folder
         elif ROW[target] >= ROW[folder] and target != folder and not ROW[target] == ROW[folder] in (0, len(ROWS) - 1):
             wrong.append(f"{folder} (row {ROW[folder]}) imports {module} (row {ROW[target]})")
     return wrong

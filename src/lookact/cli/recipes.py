@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from lookact.cli.output import show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
 from lookact.errors import ConfigError, DataError, LookActError
+from lookact.extras import pip_install_for
 from lookact.train.config import check, load_config, override, settings
 from lookact.train.config_values import closest, shown
 
@@ -83,9 +84,8 @@ def load_recipe(name: str | None) -> Recipe:
             raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
         if str(error.name).startswith("lookact."):
             raise
-        raise LookActError(
-            f"recipe {name} needs the package {error.name}: install it, or see lookact doctor"
-        ) from error
+        remedy = pip_install_for(str(error.name))
+        raise LookActError(f"recipe {name} needs the package {error.name}: {remedy}") from error
     return recipe  # type: ignore[no-any-return]
 
 
