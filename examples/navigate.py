@@ -22,10 +22,11 @@ from lookact.envs.navigation import Navigation, observe
 from lookact.envs.scenes.maps import draw_map
 from lookact.models.loading import load_chat
 from lookact.plots.episode_sheet import draw_episode
-from lookact.recipes.nav_rloo import PRESETS
+from lookact.recipes.nav_config import PRESETS
 from lookact.recipes.nav_runs import open_policy
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.types import Episode, Plan
 
 

@@ -1,6 +1,5 @@
 """What the docs show is so: links lead somewhere, commands parse, files named exist, and Python blocks run."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -11,9 +10,9 @@ import pytest
 from lookact.cli import main
 from lookact.cli.commands import COMMANDS, find_command
 from lookact.cli.parser import refuse_unknown
-from lookact.cli.recipes import PRESET, RECIPES, load_recipe, preset_of
+from lookact.cli.recipes import PRESET, RECIPES, load_settings, preset_of
+from lookact.config import override, settings
 from lookact.errors import ConfigError
-from lookact.train.config import override, settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -62,8 +61,8 @@ def parse(line: str) -> None:
         refuse_unknown(parser, rest)
     elif arguments.recipe not in RECIPES:
         raise ConfigError(f"unknown recipe {arguments.recipe}")
-    elif rest and importlib.util.find_spec(RECIPES[arguments.recipe]):
-        recipe = load_recipe(arguments.recipe)
+    elif rest:
+        recipe = load_settings(arguments.recipe)
         override(preset_of(recipe, arguments.recipe, arguments.preset or PRESET), rest)
 
 
@@ -137,11 +136,11 @@ NAV_SOURCES = ("recipes/nav_*.py", "train/seeing.py", "train/supervised.py", "tr
 @pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo", "pref-sac"])
 def test_every_setting_is_explained_as_its_help_does(recipe):
     text = RECIPE_PAGES[recipe].read_text(encoding="utf-8")
-    rows = [f"| `{leaf.name}` | {leaf.type} | {leaf.help} |" for leaf in settings(load_recipe(recipe).Config)]
+    rows = [f"| `{leaf.name}` | {leaf.type} | {leaf.help} |" for leaf in settings(load_settings(recipe).Config)]
     missing = [row for row in rows if row not in text]
     assert not missing, "rows to put into the page:\n" + "\n".join(missing)
     named = set(re.findall(r"^\| `([\w.]+)` \| [^|]* \| [^|]* \|$", text, re.MULTILINE))
-    assert named == {leaf.name for leaf in settings(load_recipe(recipe).Config)}, "rows of settings that are gone"
+    assert named == {leaf.name for leaf in settings(load_settings(recipe).Config)}, "rows of settings that are gone"
 
 
 def test_every_metric_that_the_code_names_is_explained():

@@ -14,8 +14,10 @@ LIGHT = [
     "lookact.seeding",
     "lookact.protocols",
     "lookact.cli",
-    "lookact.train.config",
+    "lookact.config",
 ]
+RECIPE_SETTINGS = [f"lookact.recipes.{family}_config" for family in ("nav", "vqa", "vla", "pref", "world")]
+HEAVY = {"torch", "transformers", "peft", "mujoco", "trimesh", "embreex", "scipy", "metaworld", "vllm", "ray"}
 if importlib.util.find_spec("lookact.judges.client"):
     LIGHT.append("lookact.judges.client")
 
@@ -30,6 +32,28 @@ def modules_after(code: str) -> set[str]:
 @pytest.mark.parametrize("module", LIGHT)
 def test_loads_no_torch(module):
     assert not {"torch", "transformers"} & modules_after(f"import {module}")
+
+
+@pytest.mark.parametrize("module", RECIPE_SETTINGS)
+def test_settings_of_a_recipe_load_nothing_heavy(module):
+    assert not HEAVY & modules_after(f"import {module}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["train", "nav-rloo", "--learn.lrr", "1"], 2),
+        (["train", "nav-rloo", "--help"], 0),
+        (["config", "world-duel"], 0),
+        (["eval", "vla-ppo", "--dummy", "--world.tusk", "reach"], 2),
+        (["collect", "vqa-ppo", "--episodes", "1", "--out", "episodes", "--model.hidden", "1"], 2),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else str(value),
+)
+def test_a_recipes_settings_are_answered_for_without_torch(words, code):
+    quiet, loud = "import io, sys; sys.stdout = sys.stderr = io.StringIO()", "sys.stderr = sys.__stderr__"
+    run = f"from lookact.cli import main; assert main({words}) == {code}"
+    assert not HEAVY & modules_after(f"{quiet}\n{run}\n{loud}")
 
 
 def test_help_loads_nothing_heavy():

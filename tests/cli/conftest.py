@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from lookact.cli import recipes
+from lookact.config import setting
 from lookact.errors import EngineError
-from lookact.train.config import setting
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ def toy(monkeypatch, tmp_path):
     """The recipe `toy`, in a working folder of its own."""
     module = types.ModuleType("toy_recipe")
     presets = {"debug": Config(group_size=2), "small": Config(), "full": Config(group_size=64)}
-    vars(module).update(Config=Config, PRESETS=presets, main=main, evaluate=evaluate, collect=collect)
+    vars(module).update(main=main, evaluate=evaluate, collect=collect)
+    settings = types.ModuleType("toy_config")
+    vars(settings).update(Config=Config, PRESETS=presets)
+    monkeypatch.setitem(sys.modules, "toy_config", settings)
     monkeypatch.setitem(sys.modules, "toy_recipe", module)
     monkeypatch.setattr(recipes, "RECIPES", {"toy": "toy_recipe", "later": "lookact.recipes.not_there"})
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ import PIL.Image
 import pytest
 
 from lookact.cli.nav_pictures import chosen, draw_curve, draw_sheet
-from lookact.recipes.nav_rloo import PRESETS
+from lookact.recipes.nav_config import PRESETS
 from lookact.recipes.nav_world import make_plans
 
 LEFT = 'I see it far ahead. {"rotation_angle_degrees": 30, "forward_meters": 0.5}'

@@ -139,6 +139,6 @@ def test_bench_runs_what_is_there(monkeypatch, capsys):
     assert "did you mean toy?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("recipe", ["nav-rloo", "vqa-ppo"])
+@pytest.mark.parametrize("recipe", REAL_RECIPES)
 def test_the_real_table_names_recipes_as_users_write_them(recipe):
     assert REAL_RECIPES[recipe] == f"lookact.recipes.{recipe.replace('-', '_')}"

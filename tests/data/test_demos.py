@@ -7,7 +7,8 @@ from lookact.data.demos import Demo, demo_episode
 from lookact.data.segments import cut
 from lookact.recipes.chat_model import script_of
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.types import Observation, Plan
 
 

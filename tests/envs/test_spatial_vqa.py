@@ -4,10 +4,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv
 
+from lookact.envs.asked import TYPES
 from lookact.envs.scenes.arkit import save_scene
 from lookact.envs.scenes.generate import generate_room
 from lookact.envs.scenes.vsi import Question
-from lookact.envs.spatial_vqa import TYPES, SpatialVQA, observe
+from lookact.envs.spatial_vqa import SpatialVQA, observe
 from lookact.errors import ConfigError, EnvError
 
 MOVE = '{"rotation_angle_degrees": 90, "forward_meters": 0.25}'

@@ -6,18 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from lookact.config import to_mapping
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits
 from lookact.judges.server.records import Reply
 from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes import nav_rloo
-from lookact.recipes.chat_model import Model
-from lookact.recipes.chat_start import WarmStart
-from lookact.recipes.nav_world import World
-from lookact.recipes.vqa_ppo import PRESETS
+from lookact.recipes.chat_config import Model, WarmStart
+from lookact.recipes.nav_config import SHORT_REPLIES, Config, Evaluation, Learn, World
+from lookact.recipes.vqa_config import PRESETS
 from lookact.recipes.vqa_runs import open_policy
-from lookact.train.config import to_mapping
 from lookact.train.run import open_run
 
 
@@ -66,12 +65,12 @@ def nav_config():
         questions=("Find the {label}.",),
         progress_weight=0.5,
     )
-    return nav_rloo.Config(
+    return Config(
         world=world,
-        sampling=nav_rloo.SHORT_REPLIES,
+        sampling=SHORT_REPLIES,
         warm_start=WarmStart(look_rooms=0, demos=0),
-        learn=nav_rloo.Learn(updates=2, groups=2, group_size=4, warmup=0, schedule="constant"),
-        evaluation=nav_rloo.Evaluation(every=1, episodes=2, final_episodes=0),
+        learn=Learn(updates=2, groups=2, group_size=4, warmup=0, schedule="constant"),
+        evaluation=Evaluation(every=1, episodes=2, final_episodes=0),
     )
 
 

@@ -9,7 +9,8 @@ import torch
 from lookact.models.loading import load_chat
 from lookact.models.reference import AdapterReference, CopyReference
 from lookact.recipes import chat_model
-from lookact.recipes.chat_model import Model, NoReference, open_chat, open_reference, script_of
+from lookact.recipes.chat_config import Model
+from lookact.recipes.chat_model import NoReference, open_chat, open_reference, script_of
 
 SMALL = Model(hidden=64, layers=1, vision_hidden=32, vision_depth=1)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lookact.recipes import chat_start
-from lookact.recipes.chat_start import WarmStart, own_segments, run_log
+from lookact.recipes.chat_config import WarmStart
+from lookact.recipes.chat_start import own_segments, run_log
 from lookact.recipes.nav_runs import open_policy
 from lookact.recipes.nav_start import lessons_of
 

@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from lookact.batch import Batch, Scores, TokenInputs
+from lookact.config import check, override
 from lookact.data.collate import collate
 from lookact.data.segments import cut
 from lookact.errors import ConfigError, TokenMismatch
 from lookact.models.reference import CopyReference
 from lookact.recipes.chat_model import NoReference
+from lookact.recipes.nav_config import PRESETS, Learn
 from lookact.recipes.nav_learn import credit, objective, parity_gap
-from lookact.recipes.nav_rloo import PRESETS, Learn
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
-from lookact.train.config import check, override
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.types import Decision, Episode, Observation, Plan, Turn
 

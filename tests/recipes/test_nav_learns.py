@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lookact.recipes.nav_rloo import PRESETS, evaluate, main
+from lookact.recipes.nav_config import PRESETS
+from lookact.recipes.nav_rloo import evaluate, main
 from lookact.recipes.nav_runs import open_checkpoint, report_on
 
 

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from lookact.errors import DataError, TokenMismatch, TrainingStopped
 from lookact.models.reference import CopyReference
 from lookact.recipes import nav_rollouts
-from lookact.recipes.nav_rloo import PRESETS, main
+from lookact.recipes.nav_config import PRESETS
+from lookact.recipes.nav_rloo import main
 from lookact.recipes.nav_runs import open_checkpoint
 from lookact.recipes.nav_world import make_env
 from lookact.rollout.hf_actor import HFActor

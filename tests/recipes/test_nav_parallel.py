@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from lookact.config import to_mapping
+from lookact.recipes.chat_config import RaySettings
 from lookact.recipes.nav_rloo import main
-from lookact.recipes.rollouts import RaySettings, staleness_of
-from lookact.train.config import to_mapping
+from lookact.recipes.rollouts import staleness_of
 from lookact.train.run import open_run
-from lookact.train.sharding import Parallel
+from lookact.train.settings import Parallel
 from lookact.types import Episode
 
 pytestmark = pytest.mark.slow

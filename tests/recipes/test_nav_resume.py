@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
-from lookact.recipes.chat_start import WarmStart
+from lookact.config import save_config
+from lookact.recipes.chat_config import WarmStart
 from lookact.recipes.nav_rloo import main
-from lookact.train.config import save_config
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ import sys
 from pathlib import Path
 import torch
 from lookact.recipes.nav_rloo import Config, main
-from lookact.train.config import load_config, to_mapping
+from lookact.config import load_config, to_mapping
 from lookact.train.distributed import close_distributed, init_distributed
 from lookact.train.run import open_run
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lookact.data.store import MANIFEST, EpisodeStore
-from lookact.recipes.chat_start import WarmStart
+from lookact.recipes.chat_config import WarmStart
 from lookact.recipes.nav_rloo import collect, evaluate, main
 from lookact.recipes.nav_runs import open_checkpoint, report_on
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from lookact.plots.judge_accuracy import count_outcomes, read_query_log
-from lookact.recipes.pref_judge import HELD_OUT, REPORT, Teaching, clear_accuracy, measure_judge, rates, teach_judge
+from lookact.recipes.pref_config import Asking, Teaching
+from lookact.recipes.pref_judge import HELD_OUT, REPORT, clear_accuracy, measure_judge, rates, teach_judge
 from lookact.recipes.pref_lessons import Gallery
-from lookact.recipes.pref_service import Asking, JudgeService
+from lookact.recipes.pref_service import JudgeService
 from lookact.types import Preference
 
 GOAL = "to be bright"

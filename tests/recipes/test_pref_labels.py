@@ -6,8 +6,8 @@ from lookact.data.preferences import PreferenceStore
 from lookact.data.replay import Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import TEACHERS
+from lookact.recipes.pref_config import Feedback
 from lookact.recipes.pref_labels import (
-    Feedback,
     Labeller,
     Question,
     by_judge,

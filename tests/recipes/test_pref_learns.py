@@ -9,9 +9,10 @@ import pytest
 from lookact.cli import main
 from lookact.data.replay import Replay
 from lookact.recipes import pref_sac
+from lookact.recipes.pref_config import PRESETS
 from lookact.recipes.pref_judge import REPORT
 
-SMALL = pref_sac.PRESETS["small"]
+SMALL = PRESETS["small"]
 NEEDED = 0.7
 """Share of what the true reward brings, above a random policy, that the learned one must bring."""
 
@@ -70,5 +71,5 @@ def test_a_reward_read_from_pictures_orders_what_was_lived_through(train, tmp_pa
 
 def test_the_presets_that_learn_ask_a_judge_that_only_sees_pictures():
     for preset in ("small", "arm"):
-        assert pref_sac.PRESETS[preset].judge.kind == "embedded"
-        assert pref_sac.PRESETS[preset].reward == "learned"
+        assert PRESETS[preset].judge.kind == "embedded"
+        assert PRESETS[preset].reward == "learned"

@@ -12,13 +12,13 @@ from lookact.errors import ConfigError, DataError, JudgeError
 from lookact.judges.teachers import TEACHERS, Teacher
 from lookact.models.reward_ensemble import StateRewards
 from lookact.recipes import pref_sac
+from lookact.recipes.pref_config import PRESETS, World
 from lookact.recipes.pref_eval import evaluate
-from lookact.recipes.pref_world import World
 from lookact.rewards.learned import LearnedReward
 from lookact.train.checkpoint import load_checkpoint
 from lookact.train.run import Run
 
-DEBUG = pref_sac.PRESETS["debug"]
+DEBUG = PRESETS["debug"]
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 
 from lookact.errors import JudgeError
 from lookact.models.tiny import TinySpec, make_tiny
+from lookact.recipes.pref_config import Asking
 from lookact.recipes.pref_judge import judge_name
 from lookact.recipes.pref_lessons import make_corpus
-from lookact.recipes.pref_service import Asking, JudgeService
+from lookact.recipes.pref_service import JudgeService
 
 SECONDS = 120.0
 GOAL = "to be bright"

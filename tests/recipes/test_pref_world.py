@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lookact.errors import ConfigError
-from lookact.recipes.pref_world import World, goal_in_words, horizon_of, make_env, make_gallery, progress_of
+from lookact.recipes.pref_config import World
+from lookact.recipes.pref_world import goal_in_words, horizon_of, make_env, make_gallery, progress_of
 
 SHORT = World(horizon=20, image_size=32)
 

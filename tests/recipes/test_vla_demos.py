@@ -15,8 +15,8 @@ import pytest
 from lookact.data.lerobot import INFO
 from lookact.errors import DataError, EnvError
 from lookact.recipes import vla_demos
+from lookact.recipes.vla_config import World
 from lookact.recipes.vla_demos import draw_looks, in_workers, open_demos, record_demos, write_demos
-from lookact.recipes.vla_world import World
 
 SMALL = World(task="reach", image_size=16, cameras=("head",), max_steps=20)
 

@@ -3,9 +3,9 @@ import pytest
 
 from lookact.data.video import read_video
 from lookact.models.vla import VLA
-from lookact.recipes.vla_eval import Course, Evaluation, measure, metrics_of, run_episodes, summarise, write_films
-from lookact.recipes.vla_model import Model, Text, Vision, open_policy
-from lookact.recipes.vla_world import World
+from lookact.recipes.vla_config import Evaluation, Model, Text, Vision, World
+from lookact.recipes.vla_eval import Course, measure, metrics_of, run_episodes, summarise, write_films
+from lookact.recipes.vla_model import open_policy
 
 SMALL = World(task="reach", image_size=16, max_steps=6)
 HOW = {"shift": "none", "seed": 0, "split": "test", "workers": 1, "greedy": False}

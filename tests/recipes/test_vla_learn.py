@@ -13,13 +13,11 @@ from safetensors.torch import load_file
 
 from lookact.envs.tabletop.randomise import draw_start
 from lookact.errors import ConfigError
-from lookact.recipes.vla_eval import Evaluation
-from lookact.recipes.vla_learn import Learn, easy_start, plan_update, reinforce, start_share
+from lookact.recipes.vla_config import PRESETS, Evaluation, Learn, World
+from lookact.recipes.vla_learn import easy_start, plan_update, reinforce, start_share
 from lookact.recipes.vla_model import open_policy
-from lookact.recipes.vla_ppo import PRESETS
-from lookact.recipes.vla_world import World
 from lookact.seeding import derive
-from lookact.train.control_ppo import PPO
+from lookact.train.settings import PPO
 
 TABLE = World(task="reach", cameras=("head",), image_size=16, max_steps=4)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.recipes.vla_eval import Evaluation, run_episodes
-from lookact.recipes.vla_learn import Learn, reinforce
+from lookact.recipes.vla_config import PRESETS, Evaluation, Learn, World
+from lookact.recipes.vla_eval import run_episodes
+from lookact.recipes.vla_learn import reinforce
 from lookact.recipes.vla_model import open_policy
-from lookact.recipes.vla_ppo import PRESETS, main
-from lookact.recipes.vla_world import World
-from lookact.train.control_ppo import PPO
+from lookact.recipes.vla_ppo import main
+from lookact.train.settings import PPO
 
 TABLE = World(task="reach", cameras=("head",), image_size=16, max_steps=8)
 

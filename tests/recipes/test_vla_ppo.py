@@ -10,14 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from lookact.cli import main as command
+from lookact.config import check, to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.recipes import vla_start
-from lookact.recipes.vla_eval import Evaluation
-from lookact.recipes.vla_model import Model, Text, Vision
-from lookact.recipes.vla_ppo import PRESETS, Config, collect, evaluate, main
-from lookact.recipes.vla_start import Start
-from lookact.recipes.vla_world import World
-from lookact.train.config import check, to_mapping
+from lookact.recipes.vla_config import PRESETS, Config, Evaluation, Model, Start, Text, Vision, World
+from lookact.recipes.vla_ppo import collect, evaluate, main
 from lookact.train.run import open_run
 
 CFG = Config(

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES
-from lookact.recipes.vla_world import OUTSIDE, World, make_corpus, make_table, plan_split, table_maker
+from lookact.recipes.vla_config import World
+from lookact.recipes.vla_world import OUTSIDE, make_corpus, make_table, plan_split, table_maker
 
 
 def test_the_table_is_as_the_settings_say():

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lookact.config import to_mapping
 from lookact.errors import ConfigError, TokenMismatch
 from lookact.models.merging import write_snapshot
 from lookact.recipes import vqa_engine
@@ -15,9 +16,8 @@ from lookact.recipes.vqa_engine import open_engine
 from lookact.recipes.vqa_ppo import main
 from lookact.recipes.vqa_runs import open_policy
 from lookact.rollout.hf_actor import HFActor
-from lookact.rollout.token_engine import EngineSpec
+from lookact.rollout.settings import EngineSpec
 from lookact.rollout.vllm_server import VllmServer
-from lookact.train.config import to_mapping
 from lookact.train.run import open_run
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None

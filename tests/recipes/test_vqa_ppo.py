@@ -4,11 +4,12 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
+from lookact.config import check
 from lookact.errors import TokenMismatch
 from lookact.recipes import vqa_ppo
-from lookact.recipes.vqa_ppo import PRESETS, evaluate, main
+from lookact.recipes.vqa_config import PRESETS
+from lookact.recipes.vqa_ppo import evaluate, main
 from lookact.recipes.vqa_runs import collect
-from lookact.train.config import check
 
 EXPLAINED = ("rollout/score", "reward/answer", "reward/format", "reward/turn", "reward/progress",
              "policy/explained_variance", "policy/mismatch_gap_max", "policy/kl", "loss/value")  # fmt: skip

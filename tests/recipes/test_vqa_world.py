@@ -8,16 +8,8 @@ from lookact.envs.scenes.generate import RoomStyle, generate_room
 from lookact.envs.scenes.vsi import Question, save_questions
 from lookact.errors import DataError
 from lookact.recipes.nav_world import make_plans
-from lookact.recipes.vqa_world import (
-    EASY_ROOMS,
-    World,
-    benchmark_rows,
-    make_corpus,
-    make_demos,
-    make_env,
-    rounded,
-    training_rows,
-)
+from lookact.recipes.vqa_config import EASY_ROOMS, World
+from lookact.recipes.vqa_world import benchmark_rows, make_corpus, make_demos, make_env, rounded, training_rows
 
 PLANS = make_plans(0, "test", groups=6)
 

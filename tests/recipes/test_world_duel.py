@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
+from lookact.config import check, to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.recipes import world_duel
-from lookact.recipes.world_data import World
-from lookact.recipes.world_duel import PRESETS, collect, evaluate, main
+from lookact.recipes.world_config import PRESETS, World
+from lookact.recipes.world_duel import collect, evaluate, main
 from lookact.recipes.world_phases import is_due, phase_at, planned
-from lookact.train.config import check, to_mapping
 from lookact.train.run import open_run
 
 DEBUG = PRESETS["debug"]

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from lookact.data.sequences import Sequences
-from lookact.recipes.world_data import World
-from lookact.recipes.world_duel import PRESETS
+from lookact.recipes.world_config import PRESETS, World
 from lookact.recipes.world_eval import copied, imagine_all, picture_error_on, scrambled
 from lookact.recipes.world_learn import remember_all, to_film
 from lookact.recipes.world_model import open_world

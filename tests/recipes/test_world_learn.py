@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from lookact.data.sequences import Sequences
-from lookact.recipes.world_data import World
-from lookact.recipes.world_duel import PRESETS
+from lookact.recipes.world_config import PRESETS, World
 from lookact.recipes.world_learn import (
     Learner,
     Window,

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from lookact.recipes.world_data import World
-from lookact.recipes.world_duel import PRESETS, Adversarial, Evaluation, Student, Teacher, main
-from lookact.recipes.world_model import Model, Tokens
+from lookact.config import to_mapping
+from lookact.recipes.world_config import PRESETS, Adversarial, Evaluation, Model, Student, Teacher, Tokens, World
+from lookact.recipes.world_duel import main
 from lookact.recipes.world_report import LINES
-from lookact.train.config import to_mapping
 from lookact.train.run import open_run
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lookact.recipes.world_data import World, make_worlds, plan_episodes, random_actions, record_random
-from lookact.recipes.world_duel import PRESETS, evaluate, main
+from lookact.recipes.world_config import PRESETS, World
+from lookact.recipes.world_data import make_worlds, plan_episodes, random_actions, record_random
+from lookact.recipes.world_duel import evaluate, main
 from lookact.rollout.recording import record
 
 pytestmark = [

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lookact.recipes.world_data import World, record_random, tokenise
-from lookact.recipes.world_duel import PRESETS
+from lookact.recipes.world_config import PRESETS, Model, Tokens, World
+from lookact.recipes.world_data import record_random, tokenise
 from lookact.recipes.world_learn import Learner, learn_film, remember_all, scenes, to_film
-from lookact.recipes.world_model import Model, Tokens, learn_tokens, open_world
+from lookact.recipes.world_model import learn_tokens, open_world
 from lookact.seeding import numpy_rng
 from lookact.train.optim import NonFiniteGuard, build_adamw, set_learning_rate
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lookact.models.explorer import Explorer
-from lookact.recipes.world_data import World, make_worlds
-from lookact.recipes.world_duel import PRESETS
+from lookact.recipes.world_config import PRESETS, World
+from lookact.recipes.world_data import make_worlds
 from lookact.recipes.world_model import open_world
 from lookact.recipes.world_rival import Rival
 from lookact.recipes.world_student import explore

@@ -8,7 +8,8 @@ from lookact.data.collate import collate
 from lookact.data.segments import cut
 from lookact.errors import EngineError
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.types import Plan
 
 SAMPLING = Sampling(max_tokens=9, min_action_tokens=1)

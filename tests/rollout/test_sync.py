@@ -5,7 +5,7 @@ import torch
 
 from lookact.errors import StaleWeights
 from lookact.models.merging import merged_state
-from lookact.rollout.hf_actor import Sampling
+from lookact.rollout.settings import Sampling
 from lookact.rollout.sync import EngineSync, compare_norms, norms_of, probe_gap
 from lookact.rollout.vllm_actor import VllmActor
 

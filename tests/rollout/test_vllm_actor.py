@@ -7,7 +7,8 @@ import pytest
 
 from lookact.errors import StaleWeights, TokenMismatch
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.rollout.sync import scored_gap
 from lookact.rollout.vllm_actor import VllmActor
 from lookact.types import Observation, Plan

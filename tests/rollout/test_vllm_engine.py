@@ -17,9 +17,10 @@ from lookact.models.loading import load_chat
 from lookact.models.merging import merged_state, write_snapshot, write_tensors
 from lookact.rollout import vllm_server
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import EngineSpec, Sampling
 from lookact.rollout.sync import EngineSync, norms_of, probe_gap, scored_gap
-from lookact.rollout.token_engine import EngineSpec, TokenPrompt
+from lookact.rollout.token_engine import TokenPrompt
 from lookact.rollout.vllm_actor import VllmActor
 from lookact.rollout.vllm_engine import VllmEngine
 from lookact.rollout.vllm_server import VllmServer

@@ -11,9 +11,10 @@ from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.models.control_reference import FrozenControl
 from lookact.ops.control_loss import Steps
 from lookact.rollout.control import Rollout, roll_out
-from lookact.train.control_ppo import PPO, Lessons, credit, learn, objective, open_optimizer, shuffled, write_lessons
+from lookact.train.control_ppo import Lessons, credit, learn, objective, open_optimizer, shuffled, write_lessons
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
+from lookact.train.settings import PPO
 
 QUICK = PPO(epochs=3, minibatch=16, entropy=0.01)
 

@@ -11,9 +11,9 @@ from lookact.envs.vector import VectorEnv
 from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.ops.moments import RunningMoments
 from lookact.rollout.control import Ended, Rollout
-from lookact.train.control_ppo import PPO
 from lookact.train.control_update import improve, note_states, open_learner, rollout_metrics, scale_rewards
 from lookact.train.distributed import rank, world_size
+from lookact.train.settings import PPO
 
 STEADY = {"normalise_state": False, "scale_rewards": False, "anchored": False}
 

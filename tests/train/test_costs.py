@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.train.costs import (
     Measured,
     Rates,

@@ -9,11 +9,13 @@ from lookact.models.loading import LoraSpec, load_chat
 from lookact.models.reference import AdapterReference, CopyReference
 from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.train.distributed import rank, sum_gradients, world_size
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.train.run import open_run
-from lookact.train.sharding import Parallel, in_step, shard, sharded_parts, share_out, whole
+from lookact.train.settings import Parallel
+from lookact.train.sharding import in_step, shard, sharded_parts, share_out, whole
 from lookact.types import Observation, Plan
 
 STEPS = 3

@@ -9,13 +9,14 @@ from torch.distributed.tensor import DTensor
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
 from lookact.ops.control_loss import Steps
+from lookact.recipes.vla_config import PRESETS
 from lookact.recipes.vla_model import open_policy
-from lookact.recipes.vla_ppo import PRESETS
-from lookact.train.control_ppo import PPO, Lessons, learn, objective, open_optimizer
+from lookact.train.control_ppo import Lessons, learn, objective, open_optimizer
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.run import open_run
-from lookact.train.sharding import Parallel, sharded_parts, share_out_control, whole
+from lookact.train.settings import PPO, Parallel
+from lookact.train.sharding import sharded_parts, share_out_control, whole
 
 ROWS = 11
 CFG = PRESETS["debug"]

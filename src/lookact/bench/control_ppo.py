@@ -22,8 +22,8 @@ from lookact.models.vla_text import TextSpec
 from lookact.models.vla_vision import VisionSpec
 from lookact.rollout.control import roll_out
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.train.control_ppo import PPO
 from lookact.train.control_update import improve, open_learner
+from lookact.train.settings import PPO
 
 FASTER, SHARE = Aim(1.5, at_least=True), Aim(0.6, at_least=True)
 WITHOUT_SB3 = "not installed: pip install 'lookact[bench]'"

@@ -11,7 +11,8 @@ from lookact.bench.walks import Load, RecordedWalk, make_plans, make_walks, open
 from lookact.models.chat_vlm import ChatVLM
 from lookact.protocols import Actor
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor, Sampling
+from lookact.rollout.hf_actor import HFActor
+from lookact.rollout.settings import Sampling
 from lookact.types import Episode
 
 

@@ -18,8 +18,9 @@ from torch.nn.functional import linear
 from lookact.models.chat_vlm import ChatVLM
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
 from lookact.rollout.columns import extend, left_pad
-from lookact.rollout.hf_actor import Ids, Sampling, make_decision
+from lookact.rollout.hf_actor import Ids, make_decision
 from lookact.rollout.kv_cache import TurnCache
+from lookact.rollout.settings import Sampling
 from lookact.seeding import numpy_rng
 from lookact.text.chat import expand_images, following, opening
 from lookact.types import Decision, Observation

@@ -20,7 +20,7 @@ from lookact.envs.navigation import Navigation, observe
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import load_chat
 from lookact.models.tiny import TinySpec, make_tiny
-from lookact.rollout.hf_actor import Sampling
+from lookact.rollout.settings import Sampling
 from lookact.seeding import derive
 from lookact.text.actions import MOVE_KEYS
 from lookact.types import Observation, Plan

@@ -12,8 +12,8 @@ from typing import Any
 
 from lookact.cli.output import say, write_json
 from lookact.cli.parser import Arguments, Parser
+from lookact.config_values import closest, shown
 from lookact.errors import ConfigError
-from lookact.train.config_values import closest, shown
 
 BENCHES = {
     "worlds": "lookact.bench.worlds",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_counts
 from lookact.errors import ConfigError
 
@@ -36,13 +36,14 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
-    recipe = load_recipe(arguments.recipe)
+    load_settings(arguments.recipe)
     episodes = arguments.episodes or arguments.demos
     for option, value in (("episodes", episodes), ("out", arguments.out)):
         if value is None:
             raise ConfigError(f"--{option} is missing; see lookact collect --help")
     checkpoint = existing(arguments.checkpoint, "checkpoint")
-    cfg = make_config(recipe, arguments, words, parser=parser, start=checkpoint)
+    cfg = make_config(arguments, words, parser=parser, start=checkpoint)
+    recipe = load_recipe(arguments.recipe)
     arguments.out.mkdir(parents=True, exist_ok=True)
     show_log()
     result = recipe.collect(cfg, checkpoint=checkpoint, episodes=episodes, out=arguments.out)

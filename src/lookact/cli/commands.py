@@ -13,8 +13,8 @@ from typing import Any
 
 from lookact import __version__
 from lookact.cli.parser import Parser, new_parser, refuse_unknown
+from lookact.config_values import closest, shown
 from lookact.errors import ConfigError
-from lookact.train.config_values import closest, shown
 
 COMMANDS = {
     "train": "train a recipe",

@@ -7,8 +7,8 @@ import sys
 
 from lookact.cli.output import say
 from lookact.cli.parser import Arguments, Parser
-from lookact.cli.recipes import add_recipe_options, helped, load_recipe, make_config
-from lookact.train.config import to_mapping, to_yaml
+from lookact.cli.recipes import add_recipe_options, helped, make_config
+from lookact.config import to_mapping, to_yaml
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -25,8 +25,7 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
-    recipe = load_recipe(arguments.recipe)
-    cfg = make_config(recipe, arguments, words, parser=parser)
+    cfg = make_config(arguments, words, parser=parser)
     if arguments.json:
         say(json.dumps(to_mapping(cfg), indent=2))
     else:

@@ -14,10 +14,10 @@ from typing import Any
 from lookact.cli.launch import cores
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import PRESET, Recipe, load_recipe, preset_of
+from lookact.cli.recipes import PRESET, Recipe, load_recipe, load_settings, preset_of
 from lookact.cli.results import show_result
 from lookact.cli.train import train_together
-from lookact.train.config import check, override
+from lookact.config import check, override
 
 EXAMPLES = ("lookact demo", "lookact demo --seed 1", "lookact demo --preset debug")
 RECIPE = "nav-rloo"
@@ -39,9 +39,8 @@ def add_options(parser: Parser) -> None:
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     began = time.perf_counter()
-    recipe = load_recipe(RECIPE)
     seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
-    cfg = check(override(preset_of(recipe, RECIPE, arguments.preset), seed))
+    cfg = check(override(preset_of(load_settings(RECIPE), RECIPE, arguments.preset), seed))
     name = time.strftime("demo-%Y%m%d-%H%M%S")
     folder = arguments.out / RECIPE / name
     again = ["train", RECIPE, "--preset", arguments.preset, *seed, "--out", str(arguments.out), "--name", name]
@@ -49,7 +48,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
         say(f"{RECIPE}, preset {arguments.preset}: learn to see, imitate, reinforce, measure; all goes to {folder}")
     debug = [word for word in arguments.words if word == "--debug"]
     processes = arguments.processes or min(2, cores())
-    trained = train_together(recipe, cfg, folder, processes=processes, words=again + debug)
+    trained = train_together(RECIPE, cfg, folder, processes=processes, words=again + debug)
+    recipe = load_recipe(RECIPE)
     show_log()
     result = compared(recipe, cfg, trained)
     pictures = draw(recipe, cfg, folder, result)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lookact.cli.output import say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, make_config
+from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_result
 from lookact.errors import ConfigError
 
@@ -39,11 +39,12 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
-    recipe = load_recipe(arguments.recipe)
+    load_settings(arguments.recipe)
     if arguments.dummy == (arguments.checkpoint is not None):
         raise ConfigError("nothing to measure, or two things: give either --checkpoint PATH or --dummy")
     checkpoint = existing(arguments.checkpoint, "checkpoint")
-    cfg = make_config(recipe, arguments, words, parser=parser, start=checkpoint)
+    cfg = make_config(arguments, words, parser=parser, start=checkpoint)
+    recipe = load_recipe(arguments.recipe)
     folder = arguments.out or Path("runs") / arguments.recipe / "eval"
     folder.mkdir(parents=True, exist_ok=True)
     episodes = arguments.max_questions or arguments.episodes

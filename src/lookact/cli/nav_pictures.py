@@ -15,8 +15,8 @@ from lookact.envs.scenes.scene import camera_pose
 from lookact.plots.episode_sheet import draw_episode, stack_sheets
 from lookact.plots.learning_curve import draw_learning_curve, moving_average, read_metrics
 from lookact.plots.style import save_figure
-from lookact.recipes.nav_rloo import Config
-from lookact.recipes.nav_world import World, make_env, make_plans
+from lookact.recipes.nav_config import Config, World
+from lookact.recipes.nav_world import make_env, make_plans
 from lookact.types import Image, Observation, Plan
 
 SMOOTHED = 10

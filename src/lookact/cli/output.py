@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lookact.config import Setting
 from lookact.errors import ConfigError
-from lookact.train.config import Setting
 
 if TYPE_CHECKING:
     from lookact.types import Image

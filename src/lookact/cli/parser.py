@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
+from lookact.config_values import closest, shown
 from lookact.errors import ConfigError
-from lookact.train.config_values import closest, shown
 
 Arguments = argparse.Namespace
 Parser = argparse.ArgumentParser

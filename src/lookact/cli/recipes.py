@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from lookact.cli.output import show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
+from lookact.config import check, load_config, override, settings
+from lookact.config_values import closest, shown
 from lookact.errors import ConfigError, DataError, LookActError
 from lookact.extras import pip_install_for
-from lookact.train.config import check, load_config, override, settings
-from lookact.train.config_values import closest, shown
 
 RECIPES = {
     "nav-rloo": "lookact.recipes.nav_rloo",
@@ -22,17 +22,22 @@ RECIPES = {
     "pref-sac": "lookact.recipes.pref_sac",
     "world-duel": "lookact.recipes.world_duel",
 }
+"""Each recipe's module. Its settings stand beside it in a module without torch: nav_rloo has nav_config."""
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
 
 
-class Recipe(Protocol):
-    """What a recipe's module holds."""
+class Settings(Protocol):
+    """What the module of a recipe's settings holds."""
 
     Config: type
     """A frozen dataclass with `seed: int`."""
     PRESETS: Mapping[str, Any]
     """Name to Config; debug takes seconds, small learns on a small machine, full is the real thing."""
+
+
+class Recipe(Protocol):
+    """What a recipe's module holds."""
 
     def main(self, cfg: Any, run: Any) -> dict[str, Any]:
         """Train, and return what is worth a line at the end."""
@@ -63,25 +68,35 @@ def helped(parser: Parser, arguments: Arguments) -> bool:
     if arguments.help:
         parser.print_help()
         if arguments.recipe:
-            preset = preset_of(load_recipe(arguments.recipe), arguments.recipe, arguments.preset)
+            preset = preset_of(load_settings(arguments.recipe), arguments.recipe, arguments.preset)
             show_settings(
                 settings(preset), title=f"settings of {arguments.recipe}, preset {arguments.preset or PRESET}"
             )
     return bool(arguments.help)
 
 
-def load_recipe(name: str | None) -> Recipe:
-    """A recipe's module by its name."""
+def load_settings(name: str | None) -> Settings:
+    """The module of a recipe's settings, by the recipe's name; it loads at once."""
     if name not in RECIPES:
         near = closest(name or "", RECIPES)
         remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(RECIPES)}"
         raise ConfigError(f"unknown recipe {shown(name)[1:-1]}: {remedy}" if name else f"no recipe named: {remedy}")
+    module = RECIPES[name].rpartition("_")[0] + "_config"
+    try:
+        loaded: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        others = ", ".join(other for other in RECIPES if other != name)
+        raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
+    return loaded  # type: ignore[no-any-return]
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe's module by its name, with torch and all else it works with: for when the work begins."""
     try:
         recipe: Any = importlib.import_module(RECIPES[name])
     except ModuleNotFoundError as error:
-        if error.name == RECIPES[name]:
-            others = ", ".join(other for other in RECIPES if other != name)
-            raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
         if str(error.name).startswith("lookact."):
             raise
         remedy = pip_install_for(str(error.name))
@@ -89,10 +104,9 @@ def load_recipe(name: str | None) -> Recipe:
     return recipe  # type: ignore[no-any-return]
 
 
-def make_config(
-    recipe: Recipe, arguments: Arguments, words: Sequence[str], *, parser: Parser, start: Path | None = None
-) -> Any:
+def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, start: Path | None = None) -> Any:
     """A checked config: the preset (or the config saved beside the checkpoint `start`), the file, then the words."""
+    recipe = load_settings(arguments.recipe)
     saved = None if start is None or arguments.preset else saved_config(start)
     base = preset_of(recipe, arguments.recipe, arguments.preset)
     if saved is not None:
@@ -117,7 +131,7 @@ def existing(path: Path | None, what: str) -> Path | None:
     return path
 
 
-def preset_of(recipe: Recipe, recipe_name: str, name: str | None) -> Any:
+def preset_of(recipe: Settings, recipe_name: str, name: str | None) -> Any:
     """A recipe's preset by its name."""
     name = name or PRESET
     if name not in recipe.PRESETS:

@@ -12,7 +12,6 @@ from lookact.cli.output import is_first, say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import (
     PRESET,
-    Recipe,
     add_recipe_options,
     existing,
     helped,
@@ -21,7 +20,7 @@ from lookact.cli.recipes import (
     saved_config,
 )
 from lookact.cli.results import SECONDS, show_result
-from lookact.train.config import to_mapping
+from lookact.config import to_mapping
 from lookact.train.run_files import METRICS, RESULT
 
 TAKES_SETTINGS = True
@@ -55,12 +54,11 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
-    recipe = load_recipe(arguments.recipe)
     resume = existing(arguments.resume, "checkpoint")
-    cfg = make_config(recipe, arguments, words, parser=parser, start=_begun(arguments))
+    cfg = make_config(arguments, words, parser=parser, start=_begun(arguments))
     folder = run_folder(arguments, cfg)
     how = {"resume": resume, "auto_resume": arguments.auto_resume, "wandb": arguments.wandb}
-    result = train_together(recipe, cfg, folder, processes=arguments.processes, words=arguments.words, **how)
+    result = train_together(arguments.recipe, cfg, folder, processes=arguments.processes, words=arguments.words, **how)
     if is_launched():
         return
     show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, seed {cfg.seed}")
@@ -70,7 +68,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 
 def train_together(
-    recipe: Recipe, cfg: Any, folder: Path, *, processes: int, words: Sequence[str], **how: Any
+    recipe: str, cfg: Any, folder: Path, *, processes: int, words: Sequence[str], **how: Any
 ) -> dict[str, Any]:
     """Train in this process, or start as many as are wanted with the command line `words`; returns the result."""
     if not to_launch(processes):
@@ -80,16 +78,17 @@ def train_together(
     return result
 
 
-def train(recipe: Recipe, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
+def train(recipe: str, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
     """Train in a run folder, with the other processes if there are any; `how` is as in `open_run`."""
     from lookact.train.distributed import close_distributed, init_distributed
     from lookact.train.run import open_run
 
+    module = load_recipe(recipe)
     show_log()
     init_distributed()
     try:
         with open_run(folder, to_mapping(cfg), **how) as run:
-            result = recipe.main(cfg, run)
+            result = module.main(cfg, run)
             if is_first():
                 if SECONDS in result:
                     result[SECONDS]["training steps"] = step_seconds(run.folder)

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.envs.asked import QUESTIONS
 from lookact.envs.motion import Pose
 from lookact.envs.places import Place, random_pose, roomy
 from lookact.envs.scenes.obstacles import footprint, inside_floor
@@ -20,13 +21,6 @@ from lookact.envs.scenes.questions.facts import spoken
 from lookact.envs.scenes.scene import Array, Box
 from lookact.envs.scenes.space import distance_field
 from lookact.seeding import derive, numpy_rng
-
-QUESTIONS = (
-    "How do I get to the {label}?",
-    "Go to the {label}.",
-    "Find the {label}.",
-    "Walk to the {label}.",
-)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any
 
 import gymnasium
 
-from lookact.envs.goals import QUESTIONS, Difficulty, Task, find_task
+from lookact.envs.asked import QUESTIONS
+from lookact.envs.goals import Difficulty, Task, find_task
 from lookact.envs.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.motion import Limits, read_move
 from lookact.envs.places import Place, generated_place, recorded_place

@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 
+from lookact.envs.asked import TYPES
 from lookact.envs.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.motion import Limits, Pose, clamp
 from lookact.envs.places import Place, generated_place, random_pose, recorded_place, roomy
@@ -33,8 +34,6 @@ from lookact.types import Image, Observation
 
 ATTEMPTS = 20
 PROMPT_LENGTH = 2048
-TYPES = tuple(name for name in QUESTION_TYPES if name != "obj_appearance_order")
-"""Asked by default: in which order things appear in a recorded walk is not for this walker to see."""
 
 
 @dataclass(frozen=True, eq=False)

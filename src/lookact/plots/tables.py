@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.config_values import closest
 from lookact.errors import DataError
-from lookact.train.config_values import closest
 from lookact.train.run_files import METRICS, read_objects
 
 Numbers = NDArray[np.float64]

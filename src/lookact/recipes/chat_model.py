@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,41 +14,10 @@ from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import LoraSpec, load_chat
 from lookact.models.reference import AdapterReference, CopyReference, make_reference
 from lookact.models.tiny import TinySpec, make_tiny
+from lookact.recipes.chat_config import TINY, Model
 from lookact.seeding import derive
-from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import TEMPORARY, place
-
-TINY = "tiny"
-
-
-@dataclass(frozen=True)
-class Model:
-    """Which checkpoint, and how it is held."""
-
-    source: str = setting(TINY, help="'tiny', a checkpoint folder, or a name such as Qwen/Qwen3-VL-8B-Instruct")
-    hidden: int = setting(128, help="width of the tiny model", least=32)
-    layers: int = setting(2, help="layers of the tiny model", least=1)
-    vision_hidden: int = setting(64, help="width of the tiny vision tower", least=32)
-    vision_depth: int = setting(2, help="layers of the tiny vision tower", least=1)
-    dtype: Literal["float32", "bfloat16"] = setting("float32", help="bfloat16 pays on GPUs only")
-    device: str = setting("cpu", help="cpu, cuda or cuda:N")
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", help="attention kernel")
-    lora_rank: int = setting(0, help="0 trains every weight", least=0)
-    quantise: Literal["nf4"] | None = setting(None, help="nf4 holds frozen weights in 4 bits; needs lora_rank")
-    max_pixels: int | None = setting(None, help="largest image in pixels; one token per 32x32", least=1024)
-    gradient_checkpointing: bool = setting(False, help="trade a third more compute for far less memory")
-
-
-QWEN3_VL_8B = Model(
-    source="Qwen/Qwen3-VL-8B-Instruct",
-    dtype="bfloat16",
-    device="cuda",
-    attention="flash_attention_2",
-    lora_rank=32,
-    gradient_checkpointing=True,
-    max_pixels=640 * 480,
-)
 
 
 def open_chat(

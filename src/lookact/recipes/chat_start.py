@@ -16,11 +16,11 @@ from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.render import Camera
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import save_chat
+from lookact.recipes.chat_config import WarmStart
 from lookact.recipes.chat_model import script_of
 from lookact.recipes.nav_world import make_plans
 from lookact.seeding import derive
 from lookact.text.tokenizers import assert_same_tokenizer
-from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main, rank, world_size
 from lookact.train.durable import sync_tree, write_text
 from lookact.train.progress import progress, timed
@@ -33,21 +33,6 @@ from lookact.types import Plan
 LOOKS_A_ROOM = 4
 DONE = "metrics.json"
 """Written last: a supervised start with it is whole."""
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """What a model learns before any reward; a pretrained one needs no lessons in seeing."""
-
-    look_rooms: int = setting(0, help="rooms to look into for the lessons in seeing; 0: the model can see", least=0)
-    look_epochs: int = setting(4, help="passes over the looks", least=1)
-    demos: int = setting(2000, help="demonstrated episodes; 0 starts RL from the model as it is", least=0)
-    noise: float = setting(
-        0.15, help="share of moves replaced by random ones, so that recovery is seen", least=0, most=1
-    )
-    epochs: int = setting(3, help="passes over the demonstrations", least=1)
-    rows: int = setting(16, help="episodes a learning step", least=1)
-    lr: float = setting(1e-3, help="peak learning rate", above=0)
 
 
 @dataclass(frozen=True)

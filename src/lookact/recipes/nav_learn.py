@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +19,10 @@ from lookact.ops.masked import Metrics, masked_max
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.recipes.chat_credit import assign, episode_credit, turn_credit
 from lookact.recipes.chat_model import NoReference, Reference
+from lookact.recipes.nav_config import Config, Learn
 from lookact.train.distributed import all_reduce_sum
 from lookact.train.parity import check_parity
 from lookact.types import Episode
-
-if TYPE_CHECKING:
-    from lookact.recipes.nav_rloo import Config, Learn
 
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from lookact.data.quality import summarise
 from lookact.errors import ParseError
 from lookact.protocols import Actor, Tracker
-from lookact.recipes.nav_world import World, make_env, make_plans
+from lookact.recipes.nav_config import World
+from lookact.recipes.nav_world import make_env, make_plans
 from lookact.rollout.collect import collect
 from lookact.text.actions import parse_action
 from lookact.train.distributed import gather, rank, world_size

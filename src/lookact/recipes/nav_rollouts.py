@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lookact.models.chat_vlm import ChatVLM
+from lookact.recipes.nav_config import Config
 from lookact.recipes.nav_runs import open_policy
 from lookact.recipes.nav_world import make_env, make_plans
 from lookact.recipes.rollouts import Rollouts, open_rollouts
 from lookact.rollout.hf_actor import HFActor
 from lookact.rollout.ray_worker import Station
 from lookact.types import Plan
-
-if TYPE_CHECKING:
-    from lookact.recipes.nav_rloo import Config
 
 
 def open_nav_rollouts(chat: ChatVLM, cfg: Config, folder: Path) -> Rollouts:

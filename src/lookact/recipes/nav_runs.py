@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lookact.data.quality import summarise
 from lookact.data.store import EpisodeStore
@@ -14,6 +14,7 @@ from lookact.models.chat_vlm import ChatVLM
 from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
 from lookact.recipes.chat_start import teach
+from lookact.recipes.nav_config import Config
 from lookact.recipes.nav_report import Report, evaluate_actor, keep_episodes
 from lookact.recipes.nav_start import lessons_of
 from lookact.recipes.nav_world import make_corpus, make_env, make_plans
@@ -24,9 +25,6 @@ from lookact.train.progress import progress, timed
 from lookact.train.run import Run
 from lookact.train.sharding import whole
 from lookact.types import Episode
-
-if TYPE_CHECKING:
-    from lookact.recipes.nav_rloo import Config
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lookact.envs.scenes.render import Camera
 from lookact.recipes.chat_start import Lessons
+from lookact.recipes.nav_config import Config
 from lookact.recipes.nav_world import make_demos, room_style
-
-if TYPE_CHECKING:
-    from lookact.recipes.nav_rloo import Config
 
 
 def lessons_of(cfg: Config) -> Lessons:

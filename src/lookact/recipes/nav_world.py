@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lookact.data.demos import Demo
 from lookact.envs.chat_env import ChatEnv
 from lookact.envs.experts.demonstrate import demonstrate
-from lookact.envs.goals import QUESTIONS, Difficulty
+from lookact.envs.goals import Difficulty
 from lookact.envs.navigation import Navigation, observe
 from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions.facts import spoken
-from lookact.envs.scenes.scene import CLASSES
+from lookact.recipes.nav_config import World
 from lookact.seeding import derive
-from lookact.train.config import setting
 from lookact.types import Plan
-
-INSTRUCTIONS = (
-    "You walk through a room and see it through a camera. In each turn say in one sentence what you see of the object "
-    'that is asked for, then give one action as JSON: {"rotation_angle_degrees": 30, "forward_meters": 0.75}. '
-    "You turn first, a positive angle to the left, then walk forward. Stop within a metre of the object."
-)
-"""For models that were never shown the task."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Which rooms, how hard, and what is paid."""
-
-    scenes: tuple[str, ...] = setting(
-        (), help="ARKitScenes folders; none: rooms are generated on the spot", exists=True
-    )
-    image_size: int = setting(96, help="pixels a side, a multiple of 32", least=32)
-    fov_degrees: float = setting(90.0, help="horizontal field of view", above=0, below=180)
-    max_turns: int = setting(10, help="turns until an episode is cut off", least=1)
-    objects: tuple[int, int] = setting((4, 8), help="fewest and most objects in a generated room", least=1)
-    classes: tuple[str, ...] = setting(CLASSES, help="object classes in generated rooms")
-    side: tuple[float, float] = setting(
-        (4.0, 6.5), help="shortest and longest side of a generated room, metres", above=0
-    )
-    success_distance: float = setting(1.0, help="metres from the object that count as reached", above=0)
-    start_distance: tuple[float, float] = setting(
-        (2.5, 6.0), help="shortest and longest walk to the goal, metres", least=0
-    )
-    questions: tuple[str, ...] = setting(QUESTIONS, help="wordings of the task; {label} is the object")
-    progress_weight: float = setting(0.0, help="pay for the share of the way covered, beside 1 for arriving", least=0)
 
 
 def make_env(world: World) -> ChatEnv:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from lookact.data.replay import Replay
 from lookact.models.sac import SAC
 from lookact.ops.curiosity import knn_entropy_reward
+from lookact.recipes.pref_config import Config
 from lookact.recipes.pref_eval import make_sac
 from lookact.recipes.pref_world import Env, horizon_of
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.train.config import setting
 from lookact.train.sac import SACLearner, SACSpec
-
-if TYPE_CHECKING:
-    from lookact.recipes.pref_sac import Config
 
 logger = logging.getLogger(__name__)
 POOL, NEIGHBOUR = 512, 6
@@ -29,35 +26,6 @@ POOL, NEIGHBOUR = 512, 6
 RewardOf = Callable[[NDArray[np.float32], NDArray[np.uint8] | None, float], float]
 """What a step earns, by the state and the frame after it and its true reward."""
 Improve = Callable[["Config", "Agent", torch.Generator], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Learn:
-    """Soft actor-critic. A step of a run is one episode of the task."""
-
-    episodes: int = setting(100, help="episodes in all", least=1)
-    random: int = setting(2, help="episodes of uniformly random actions at the start", least=1)
-    held: float = setting(
-        0.0, help="chance that a random action is held for another decision: lone ones cancel out", least=0, below=1
-    )
-    wander: int = setting(8, help="episodes after them that only seek what is new, before the first question", least=0)
-    hidden: tuple[int, ...] = setting((256, 256, 256), help="widths of actor and critics", least=1)
-    lr: float = setting(3e-4, help="learning rate", above=0)
-    rows: int = setting(512, help="transitions a gradient step", least=1)
-    every: int = setting(1, help="decisions a gradient step", least=1)
-    updates: int = setting(1, help="gradient steps at a time", least=1)
-    gamma: float = setting(0.99, help="discount", least=0, below=1)
-    tau: float = setting(0.005, help="how much of the critics the targets take over at a time", above=0, most=1)
-    target_every: int = setting(1, help="gradient steps between two updates of the targets", least=1)
-    reward_scale: float = setting(1.0, help="what the true reward is multiplied by, where it is learned from", above=0)
-    alpha: float = setting(0.1, help="temperature at the start", above=0)
-    entropy: float = setting(
-        -1.0, help="of the policy that the temperature aims at, in nats for each number of an action"
-    )
-    after_reset: int = setting(100, help="gradient steps when the critics start anew on the first reward", least=0)
-    capacity: int = setting(
-        200_000, help="transitions in the replay; with frames each takes size x size x 3 bytes", least=1
-    )
 
 
 @dataclass(frozen=True)

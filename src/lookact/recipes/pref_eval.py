@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -15,16 +14,13 @@ from numpy.typing import NDArray
 
 from lookact.errors import ConfigError
 from lookact.models.sac import SAC
-from lookact.recipes.pref_world import World, horizon_of, make_env
+from lookact.recipes.pref_config import Config, World
+from lookact.recipes.pref_world import horizon_of, make_env
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.train.config import setting
 from lookact.train.evaluate import bootstrap_interval, wilson_interval
 from lookact.train.progress import progress
 from lookact.train.weights import read_weights
 from lookact.types import Image
-
-if TYPE_CHECKING:
-    from lookact.recipes.pref_sac import Config
 
 Array = NDArray[np.float32]
 Act = Callable[[Array, int], Array]
@@ -33,15 +29,6 @@ Report = dict[str, Any]
 SHOWN = 4
 """Episodes of which `lookact eval` keeps pictures, and pictures of each."""
 PICTURES = 8
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """By the true reward, at starts that training never shows."""
-
-    every: int = setting(10, help="episodes between evaluations, each followed by a checkpoint", least=1)
-    episodes: int = setting(10, help="of each evaluation while training", least=1)
-    final_episodes: int = setting(50, help="of the evaluation at the end", least=1)
 
 
 def make_sac(cfg: Config) -> SAC:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 from lookact.models.loading import load_chat, save_chat
 from lookact.models.tiny import TinySpec, make_tiny
 from lookact.protocols import Judge
+from lookact.recipes.pref_config import Teaching
 from lookact.recipes.pref_lessons import Gallery, draw_pairs, levels, make_corpus, make_lessons, segments_of
 from lookact.recipes.pref_tables import QUERY_COLUMNS
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import setting
 from lookact.train.durable import TEMPORARY, place, write_text
 from lookact.train.evaluate import wilson_interval
 from lookact.train.measuring import teach_to_measure
@@ -37,22 +36,6 @@ BINS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 CLEAR = 0.2
 """From this difference on a pair is clearly different."""
 Report = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Teaching:
-    """How the embedded judge is taught."""
-
-    pictures: int = setting(4000, help="pictures to teach it with", least=10)
-    held_out: int = setting(400, help="pictures, and pairs of them, that only measure it", least=2)
-    looks: int = setting(2, help="passes over the pictures to learn to see; only then come words", least=0)
-    lessons: int = setting(6000, help="questions about pairs", least=1)
-    epochs: int = setting(2, help="passes over the questions", least=1)
-    rows: int = setting(32, help="pictures or questions a learning step", least=1)
-    lr: float = setting(1e-3, help="peak learning rate; twice that for the eyes alone", above=0)
-    margin: float = setting(
-        0.05, help="pairs closer than this share of the way are taught as no preference", least=0, below=1
-    )
 
 
 def teach_judge(folder: Path, gallery: Gallery, goal: str, teaching: Teaching, *, seed: int) -> Path:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +17,14 @@ from lookact.data.replay import Feature, Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import Teacher
 from lookact.protocols import Judge
+from lookact.recipes.pref_config import Feedback
 from lookact.recipes.pref_tables import Table
-from lookact.rollout.queries import Strategy, features_of
-from lookact.train.config import setting
+from lookact.rollout.queries import features_of
 
 logger = logging.getLogger(__name__)
 LABELS = "labels.safetensors"
 NO_PATH = (None, "", "None", "none", "null", "~")
 """What people and their tools write where there is no path."""
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """How often, and about what, the judge is asked."""
-
-    total: int = setting(400, help="pairs put to the judge in all", least=1)
-    session: int = setting(40, help="pairs a session, on average", least=1)
-    every: int = setting(5, help="episodes between two sessions", least=1)
-    schedule: Literal["uniform", "decaying", "growing"] = setting(
-        "uniform", help="sessions of one size, or ever smaller or larger ones"
-    )
-    strategy: Strategy = setting("uniform", help="which of the candidates are asked about")
-    candidates: int = setting(10, help="candidates for each pair that is asked about", least=1)
-    segment: int = setting(1, help="steps of a segment; the judge is shown the last", least=1)
-    cached_label_path: str | None = setting(
-        None, help="labels of an earlier run, or its folder, to begin with; they count towards the total"
-    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from lookact.data.replay import Replay
 from lookact.judges.teachers import TEACHERS
 from lookact.models.reward_ensemble import ImageRewards, RewardModel, StateRewards
 from lookact.recipes.pref_agent import Agent, learn
+from lookact.recipes.pref_config import Config
 from lookact.recipes.pref_judge import HELD_OUT, REPORT, clear_accuracy, measure_judge, teach_judge
 from lookact.recipes.pref_labels import (
     Labeller,
@@ -33,31 +34,10 @@ from lookact.recipes.pref_world import goal_in_words, make_gallery
 from lookact.rewards.learned import LearnedReward
 from lookact.rollout.queries import draw_pairs, features_of, select
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.train.config import setting
 from lookact.train.preferences import RewardLearner
 from lookact.train.run import Run
 
-if TYPE_CHECKING:
-    from lookact.recipes.pref_sac import Config
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Reward:
-    """The ensemble that becomes the reward."""
-
-    inputs: Literal["state", "frame"] = setting("state", help="what the reward is read from; the judge sees pictures")
-    members: int = setting(3, help="of the ensemble", least=1)
-    hidden: tuple[int, ...] = setting((256, 256), help="widths of its perceptrons, where it reads states", least=1)
-    lr: float = setting(3e-4, help="learning rate", above=0)
-    epochs: int = setting(10, help="most passes over the labels in a session", least=1)
-    rows: int = setting(128, help="pairs a gradient step", least=1)
-    enough: float = setting(0.97, help="share of labels it agrees with that ends a session early", above=0, most=1)
-    peak: float = setting(
-        0.0, help="how much more the best is paid: by exp(peak) times what the worst is; 0: evenly rising", least=0
-    )
-    bootstrap: bool = setting(False, help="each member learns from a draw of the labels of its own")
 
 
 @dataclass(frozen=True)

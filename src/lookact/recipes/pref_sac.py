@@ -11,99 +11,25 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from lookact.errors import ConfigError
-from lookact.recipes.pref_agent import Agent, Learn, RewardOf, learn, look_over, open_agent, play, wander
+from lookact.recipes.pref_agent import Agent, RewardOf, learn, look_over, open_agent, play, wander
 from lookact.recipes.pref_artifacts import begin_artifacts, save_artifacts
-from lookact.recipes.pref_eval import Evaluation, collect, evaluate, greedy_policy, random_policy, run_episodes
-from lookact.recipes.pref_judge import REPORT, Teaching
-from lookact.recipes.pref_labels import Feedback
-from lookact.recipes.pref_reward import Reward, hold_session, is_due, open_feedback
-from lookact.recipes.pref_service import Asking
+from lookact.recipes.pref_config import Config
+from lookact.recipes.pref_eval import collect, evaluate, greedy_policy, random_policy, run_episodes
+from lookact.recipes.pref_judge import REPORT
+from lookact.recipes.pref_reward import hold_session, is_due, open_feedback
 from lookact.recipes.pref_tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
-from lookact.recipes.pref_world import World, horizon_of, make_env
+from lookact.recipes.pref_world import horizon_of, make_env
 from lookact.train.checkpoint import Best
-from lookact.train.config import setting
 from lookact.train.distributed import world_size
 from lookact.train.run import Run
 from lookact.train.weights import Weights
 
-__all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
+__all__ = ["collect", "evaluate", "main"]
 SEEING = ("embedded", "server")
 """Judges that look at pictures; the others are told the true rewards."""
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Who compares."""
-
-    kind: Literal["embedded", "server", "oracle", "mistake", "noisy", "skip", "myopic", "equal"] = setting(
-        "embedded", help="a tiny VLM taught and served on the spot, a server that runs, or a simulated teacher"
-    )
-    asking: Asking = Asking()
-    teaching: Teaching = Teaching()
-
-
-@dataclass(frozen=True)
-class Config:
-    seed: int = setting(0, help="seeds everything")
-    reward: Literal["learned", "true"] = setting("learned", help="true: plain SAC on the true reward, to compare with")
-    world: World = World()
-    judge: Judge = Judge()
-    feedback: Feedback = Feedback()
-    model: Reward = Reward()
-    learn: Learn = Learn()
-    evaluation: Evaluation = Evaluation()
-    keep: int = setting(1, help="checkpoints to keep; each holds the replay", least=1)
-
-
-SMALL = Config(
-    world=World(action_repeat=2),
-    feedback=Feedback(total=400, session=40, every=2),
-    model=Reward(epochs=50, lr=1e-3, hidden=(128, 128)),
-    learn=Learn(episodes=30, random=2, wander=3, hidden=(128, 128), lr=1e-3, rows=128, tau=0.01, capacity=10_000),
-    evaluation=Evaluation(every=5, episodes=5, final_episodes=30),
-)
-PRESETS = {
-    "debug": Config(
-        world=World(horizon=20),
-        judge=Judge(teaching=Teaching(pictures=64, held_out=16, looks=1, lessons=64, epochs=1)),
-        feedback=Feedback(total=12, session=6, every=1),
-        model=Reward(epochs=2, hidden=(16,)),
-        learn=Learn(episodes=4, random=1, wander=1, hidden=(16,), rows=16, after_reset=4, capacity=60),
-        evaluation=Evaluation(every=1, episodes=1, final_episodes=2),
-    ),
-    "small": SMALL,
-    "arm": Config(
-        world=World(task="door-close-v3", horizon=30, action_repeat=4),
-        judge=Judge(teaching=Teaching(pictures=2000, looks=4, lessons=5000)),
-        feedback=Feedback(total=1280, session=80, every=6),
-        model=replace(SMALL.model, epochs=20, peak=5.0),
-        learn=replace(
-            SMALL.learn,
-            episodes=120,
-            random=20,
-            held=0.8,
-            wander=10,
-            updates=2,
-            gamma=0.97,
-            reward_scale=0.1,
-            alpha=0.05,
-            entropy=-0.25,
-        ),
-        evaluation=Evaluation(every=10, episodes=5, final_episodes=30),
-    ),
-    "full": Config(
-        world=World(task="sweep-into-v3", horizon=250, action_repeat=2, image_size=128),
-        judge=Judge(kind="server", asking=Asking(variant="two_step", patience=600.0)),
-        feedback=Feedback(total=20_000, session=40, every=16),
-        model=Reward(inputs="frame"),
-        learn=Learn(episodes=4000, random=4, wander=36, capacity=100_000),
-        evaluation=Evaluation(every=40, final_episodes=100),
-    ),
-}
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:

@@ -10,17 +10,16 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lookact.errors import EngineError, JudgeError
 from lookact.judges.cache import ReplyCache
 from lookact.judges.client import ClientSpec, JudgeClient, server_url
 from lookact.judges.two_step import Pair, VLMJudge
+from lookact.recipes.pref_config import Asking
 from lookact.recipes.pref_judge import judge_name
 from lookact.rollout.server_process import ServerProcess
-from lookact.train.config import setting
 from lookact.types import Preference
 
 logger = logging.getLogger(__name__)
@@ -28,22 +27,6 @@ QUICK = 2.0
 """Seconds after which a server of our own is looked after: whether its process lives is known at once."""
 START = 600.0
 """Seconds in which it must be up, on a machine that may be busy."""
-
-
-@dataclass(frozen=True)
-class Asking:
-    """How a VLM judge is asked."""
-
-    variant: Literal["two_step", "single", "rating"] = setting(
-        "single", help="describe both pictures and then decide, decide at once, or rate each picture"
-    )
-    url: str = setting("", help="of a server that runs already; empty: by SERVER_HOST and SERVER_PORT")
-    checkpoint: str = setting("", help="an embedded judge that was taught before; empty: teach one")
-    concurrency: int = setting(16, help="requests under way at once", least=1)
-    patience: float = setting(60.0, help="seconds to wait for a server that is busy or away", least=0)
-    lost: Literal["wait", "stop"] = setting(
-        "wait", help="when the server stays away: wait for it (ours is started again), or stop the run"
-    )
 
 
 class JudgeService:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -14,30 +13,14 @@ from lookact.envs.experts.scripted import Pupil, controller_of
 from lookact.envs.fixed_horizon import make_world
 from lookact.envs.metaworld import NAME, task_name
 from lookact.judges.goals import goal_of
+from lookact.recipes.pref_config import World
 from lookact.recipes.pref_lessons import Gallery
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import setting
 from lookact.train.progress import progress
 
 Env = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
-WHOLE = (0.0, 0.0, 1.0, 1.0)
 STUMBLING = (0.0, 0.3, 0.6, 1.0)
 """How often pupils stumble, in turn: pictures of every quality."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Which task, and how it is seen."""
-
-    task: str = setting("Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, or a Gymnasium id")
-    goal: str = setting("", help="the goal in words; empty: by the task's name")
-    horizon: int = setting(0, help="decisions an episode; 0: the task's own", least=0)
-    action_repeat: int = setting(1, help="simulator steps a decision", least=1)
-    image_size: int = setting(64, help="pixels a side, a multiple of 32 for an embedded judge", least=16)
-    camera: str = setting("corner2", help="of MetaWorld")
-    crop: tuple[float, float, float, float] = setting(
-        WHOLE, help="part of MetaWorld's picture to keep: top, left, bottom, right", least=0, most=1
-    )
 
 
 def make_env(world: World) -> Env:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
@@ -12,8 +11,8 @@ from torch import Tensor
 from lookact.errors import TrainingStopped
 from lookact.models.chat_vlm import ChatVLM
 from lookact.protocols import Actor, Env
+from lookact.recipes.chat_config import RaySettings
 from lookact.rollout.collect import collect
-from lookact.train.config import setting
 from lookact.train.distributed import deal, is_main, rank, world_size
 from lookact.train.parts import whole_tensors
 from lookact.train.sharding import whole
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
 
 PlansOf = Callable[[int], Sequence[Plan]]
 """The plans of a step."""
-
-
-@dataclass(frozen=True)
-class RaySettings:
-    """Acting by workers on Ray."""
-
-    workers: int = setting(0, help="processes that act; 0: the learner acts itself, without Ray", least=0)
-    address: str = setting("", help="a running cluster, such as auto or HOST:6379; empty: one is started here")
-    chunk: int = setting(16, help="plans handed out at a time, which a worker runs as one batch", least=1)
-    cpus: float = setting(1.0, help="cores of a worker", above=0)
-    gpus: float = setting(0.0, help="GPUs of a worker; 0 acts on the CPU", least=0)
-    patience: float = setting(1800.0, help="seconds a chunk may take before its worker is replaced", above=0)
-    staleness: int = setting(
-        0, help="updates that acting may lag behind; 1 acts for the next step while this one learns", least=0, most=1
-    )
 
 
 class Rollouts(Protocol):

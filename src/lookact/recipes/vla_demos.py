@@ -21,7 +21,8 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.experts import record
 from lookact.envs.tabletop.looks import TableLook, look_around
 from lookact.errors import EnvError
-from lookact.recipes.vla_world import World, make_table
+from lookact.recipes.vla_config import World
+from lookact.recipes.vla_world import make_table
 from lookact.seeding import derive
 from lookact.train.progress import progress
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from lookact.data.video import write_video
 from lookact.envs.vector import VectorEnv, VectorObservation
 from lookact.models.vla import VLA
+from lookact.recipes.vla_config import Evaluation, World
 from lookact.recipes.vla_demos import FPS, cores
-from lookact.recipes.vla_world import OUTSIDE, World, table_maker
+from lookact.recipes.vla_world import OUTSIDE, table_maker
 from lookact.rollout.control_actor import ControlActor
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import setting
 from lookact.train.distributed import gather, rank, world_size
 from lookact.train.evaluate import bootstrap_interval, wilson_interval
 from lookact.train.progress import Progress, progress
@@ -28,19 +28,6 @@ START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
 ENLARGED = 4
 """Pixels of a film for each pixel a policy sees."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """On scenes and starts that training never shows."""
-
-    every: int = setting(10, help="updates between evaluations, each followed by a checkpoint", least=1)
-    episodes: int = setting(50, help="episodes of each evaluation while training", least=1)
-    final_episodes: int = setting(200, help="episodes before and after reinforcement; 0 leaves them out", least=0)
-    outside: int = setting(100, help="of those along each way out of distribution; 0 leaves them out", least=0)
-    rows: int = setting(20, help="episodes side by side", least=1)
-    workers: int = setting(0, help="processes that simulate them; 0: one a core", least=0)
-    films: int = setting(4, help="episodes of each kind that are kept as mp4", least=0)
 
 
 @dataclass

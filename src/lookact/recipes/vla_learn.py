@@ -8,9 +8,8 @@ matter of which starts are planned.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,46 +19,17 @@ from lookact.envs.vector import PlanEpisode
 from lookact.errors import ConfigError
 from lookact.models.vla import VLA
 from lookact.models.vla_store import save_readers
+from lookact.recipes.vla_config import Config, Learn, World
 from lookact.recipes.vla_demos import cores
 from lookact.recipes.vla_eval import measure, metrics_of
-from lookact.recipes.vla_world import World, table_maker
+from lookact.recipes.vla_world import table_maker
 from lookact.seeding import derive
-from lookact.train.config import setting
 from lookact.train.control_update import improve, open_learner
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import set_learning_rate
 from lookact.train.run import Run
 from lookact.train.sharding import make_whole, share_out_control, whole
 from lookact.train.weights import Weights
-
-if TYPE_CHECKING:
-    from lookact.recipes.vla_ppo import Config
-
-__all__ = ["Learn", "reinforce"]
-
-
-@dataclass(frozen=True)
-class Learn:
-    """How much is done, and how fast it is learnt from."""
-
-    updates: int = setting(60, help="rounds of acting and learning", least=0)
-    rows: int = setting(32, help="worlds side by side, over all processes", least=1)
-    steps: int = setting(40, help="steps a world and update; at least as long as an episode", least=1)
-    workers: int = setting(0, help="processes that simulate them, at least one for each half; 0: one a core", least=0)
-    step_seconds: float = setting(30.0, help="a worker that takes longer over a step is started again", above=0)
-    max_restarts: int = setting(20, help="restarts of a half's workers after which the run gives up", least=0)
-    lr: float = setting(1e-4, help="peak learning rate of the policy", above=0)
-    critic_lr: float = setting(1e-3, help="peak learning rate of the critic", above=0)
-    schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rates fall")
-    critic_warmup: int = setting(5, help="first updates in which only the critic learns", least=0)
-    normalise_state: bool = setting(
-        False, help="states are seen by their mean and deviation so far; else by those of the demonstrations"
-    )
-    scale_rewards: bool = setting(True, help="divide rewards by the deviation of their discounted sums so far")
-    easiest: float = setting(
-        1.0, help="share of the starts, the easiest ones, that learning begins with; 1: all", above=0, most=1
-    )
-    easy_updates: int = setting(20, help="updates over which that share grows to all", least=1)
 
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:

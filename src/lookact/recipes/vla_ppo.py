@@ -7,79 +7,24 @@ success and failure (arXiv:1707.06347, arXiv:2505.19789).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lookact.data.lerobot import INFO, read_info
 from lookact.errors import ConfigError, DataError
 from lookact.models.vla import VLA
 from lookact.models.vla_store import load_vla
+from lookact.recipes.vla_config import Config
 from lookact.recipes.vla_demos import write_demos
-from lookact.recipes.vla_eval import Evaluation, measure
-from lookact.recipes.vla_learn import Learn, reinforce
-from lookact.recipes.vla_model import Model, Text, Vision, open_policy
-from lookact.recipes.vla_start import Start, warm_start, worker_count
-from lookact.recipes.vla_world import World
-from lookact.train.config import setting
-from lookact.train.control_ppo import PPO
+from lookact.recipes.vla_eval import measure
+from lookact.recipes.vla_learn import reinforce
+from lookact.recipes.vla_model import open_policy
+from lookact.recipes.vla_start import warm_start, worker_count
 from lookact.train.progress import timed
 from lookact.train.run import Run
-from lookact.train.sharding import Parallel
 from lookact.train.weights import read_weights
 
-__all__ = ["PRESETS", "Config", "collect", "evaluate", "main"]
-
-
-@dataclass(frozen=True)
-class Config:
-    seed: int = setting(0, help="seeds everything")
-    stage: Literal["bc", "ppo", "both"] = setting("both", help="clone, reinforce what --checkpoint holds, or both")
-    checkpoint: str | None = setting(None, help="the policy that stage ppo begins with")
-    render: bool = setting(False, help="film evaluations while training, into videos/")
-    model: Model = Model()
-    world: World = World()
-    start: Start = Start()
-    learn: Learn = Learn()
-    ppo: PPO = PPO()
-    evaluation: Evaluation = Evaluation()
-    parallel: Parallel = Parallel()
-
-
-PRESETS = {
-    "debug": Config(
-        model=Model(vision=Vision(hidden=32, layers=1, glances=4), text=Text(hidden=32), width=32, layers=1),
-        world=World(max_steps=24),
-        start=Start(looks=32, look_epochs=1, freeze_eyes=True, demos=4, epochs=1, save_every=10),
-        learn=Learn(updates=2, rows=4, steps=24, critic_warmup=1),
-        evaluation=Evaluation(every=1, episodes=2, final_episodes=4, outside=2, rows=4, films=1),
-    ),
-    "small": Config(
-        # wide at first, or what an action is worth drowns in what else happens; narrow at last, when it must be exact
-        model=Model(spread="decay", std=0.25, last_std=0.1),
-        # few demonstrations on purpose: they leave reward something to add
-        start=Start(looks=4000, look_epochs=8, freeze_eyes=True, demos=60, epochs=16, lr=2e-3),
-        learn=Learn(updates=80, lr=1.5e-4, critic_warmup=3),
-        ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=40, final_episodes=100, outside=50, rows=20, films=2),
-    ),
-    "full": Config(
-        model=Model(
-            vision=Vision(source="facebook/dinov2-base", image_size=224, patch=14, glances=16, hold="lora"),
-            text=Text(source="google-bert/bert-base-uncased", hold="frozen"),
-            width=512,
-            layers=6,
-            heads=8,
-            device="cuda",
-            freeze=False,
-        ),
-        world=World(
-            image_size=224, max_steps=60, distractors=2, background=True, light=True, camera=True, clutter=True
-        ),
-        start=Start(demos=1000, epochs=30, rows=256, lr=1e-4),
-        evaluation=Evaluation(every=20, episodes=200, final_episodes=500, outside=200),
-    ),
-}
+__all__ = ["collect", "evaluate", "main"]
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +17,10 @@ from torch import Tensor
 from lookact.envs.tabletop.looks import FACTS
 from lookact.models.vla import VLA
 from lookact.models.vla_store import save_readers
+from lookact.recipes.vla_config import Config, Start
 from lookact.recipes.vla_demos import cores, draw_looks, open_demos, write_demos
 from lookact.seeding import derive
 from lookact.train.cloning import StepTable, cloning_loss, tabulate
-from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main, world_size
 from lookact.train.durable import sync_tree, write_text
 from lookact.train.looking import looking_loss, make_head
@@ -31,33 +30,8 @@ from lookact.train.study import Lesson, study
 from lookact.train.supervised import shuffled
 from lookact.train.weights import read_weights, write_weights
 
-if TYPE_CHECKING:
-    from lookact.recipes.vla_ppo import Config
-
 DONE = "metrics.json"
 """Written last: a supervised start with it is whole."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a policy learns before any reward."""
-
-    looks: int = setting(0, help="looks at the table for the lessons in seeing; 0: the eyes can see", least=0)
-    look_epochs: int = setting(8, help="passes over the looks", least=1)
-    look_rows: int = setting(32, help="looks a learning step", least=1)
-    look_lr: float = setting(2e-3, help="peak learning rate of the lessons in seeing", above=0)
-    freeze_eyes: bool = setting(False, help="eyes stay as they are while cloning: each frame is encoded once")
-    demos: int = setting(200, help="demonstrations recorded by the scripted expert", least=1)
-    folder: str | None = setting(
-        None, help="a LeRobot folder to clone instead, ours or another's with the same features", exists=True
-    )
-    noise: float = setting(0.2, help="deviation of what disturbs the expert, so that recovery is seen", least=0, most=1)
-    epochs: int = setting(10, help="passes over the demonstrations", least=1)
-    rows: int = setting(128, help="steps a learning step; with memory, demonstrations", least=1)
-    lr: float = setting(1e-3, help="peak learning rate of cloning", above=0)
-    swap: float = setting(1.0, help="share of steps shown another step's history, lest it be copied", least=0, most=1)
-    save_every: int = setting(200, help="learning steps between checkpoints", least=1)
-    workers: int = setting(0, help="processes that record and look; 0: one a core", least=0)
 
 
 def warm_start(vla: VLA, cfg: Config, run: Run, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from lookact.envs.tabletop.control import ACTION_SIZES
-from lookact.envs.tabletop.env import STATE_SIZE, Tabletop
+from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.language import TARGET_NAMES, WORDINGS
 from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, Randomisation
 from lookact.envs.tabletop.scene import COLOURS, SHAPES
 from lookact.envs.vector import PlanEpisode
+from lookact.recipes.vla_config import World
 from lookact.seeding import derive
-from lookact.train.config import setting
 
 OUTSIDE = ("vision", "semantics", "execution")
 """Ways in which an evaluation leaves what training shows."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Which task, how it looks, and what is paid."""
-
-    task: Literal["reach", "push", "pick_place"] = setting("pick_place", help="what the arm is asked to do")
-    control: Literal["ee_delta", "delta_qpos"] = setting("ee_delta", help="actions move the tool, or the joints")
-    cameras: tuple[Literal["head", "wrist"], ...] = setting(("head", "wrist"), help="who looks")
-    image_size: int = setting(64, help="pixels a side, an even number", least=16)
-    max_steps: int = setting(40, help="steps until an episode is cut off", least=1)
-    reward: Literal["dense", "sparse"] = setting("dense", help="progress made in a step, or 1 where the task is done")
-    distractors: int = setting(0, help="further objects, and as many further targets, on the table", least=0, most=3)
-    appearance: bool = setting(True, help="colours and shapes differ from episode to episode")
-    background: bool = setting(False, help="table, floor and wall differ")
-    light: bool = setting(False, help="lights differ")
-    camera: bool = setting(False, help="the head camera's place differs")
-    clutter: bool = setting(False, help="things at the rim that are only seen")
-
-    @property
-    def state_size(self) -> int:
-        return STATE_SIZE
-
-    @property
-    def action_size(self) -> int:
-        return ACTION_SIZES[self.control]
 
 
 def make_table(world: World, *, shift: str = "none", image_size: int | None = None) -> Tabletop:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from lookact.errors import ConfigError
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.merging import load_readers, merged_state, write_snapshot
 from lookact.protocols import Actor
+from lookact.recipes.vqa_config import Config
 from lookact.rollout.hf_actor import HFActor
 from lookact.rollout.sync import EngineSync
 from lookact.rollout.vllm_actor import VllmActor
@@ -18,9 +18,6 @@ from lookact.rollout.vllm_settings import engine_arguments
 from lookact.text.tokenizers import assert_same_tokenizer
 from lookact.train.distributed import world_size
 from lookact.train.run import Run
-
-if TYPE_CHECKING:
-    from lookact.recipes.vqa_ppo import Config
 
 Refresh = Callable[[int], dict[str, float]]
 """Makes the actor act with the learner's weights of now, under a version; returns what it measured."""

@@ -7,26 +7,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from lookact.config import to_mapping
 from lookact.envs.experts.random_policy import random_reply
 from lookact.errors import DataError
 from lookact.protocols import Actor, Env
 from lookact.recipes.nav_world import make_plans
+from lookact.recipes.vqa_config import Config
 from lookact.recipes.vqa_frames import FramesEnv
 from lookact.recipes.vqa_report import keep_question, plain_report, prediction_row
 from lookact.recipes.vqa_world import AskingEnv, Rows, benchmark_rows, make_env, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import to_mapping
 from lookact.train.evaluate import load_predictions
 from lookact.train.progress import progress
 from lookact.types import Decision, Episode, Observation, Plan
-
-if TYPE_CHECKING:
-    from lookact.recipes.vqa_ppo import Config
 
 PREDICTIONS, IDENTITY = "predictions.jsonl", "identity.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from lookact.ops.kl import k3, kl_loss
 from lookact.ops.masked import Metrics
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.recipes.chat_model import NoReference, Reference
+from lookact.recipes.vqa_config import Config
 from lookact.rewards.answer import answer_score, format_fault, turn_taken
 from lookact.rewards.shaping import WeightedParts, progress
 from lookact.seeding import numpy_rng
@@ -33,9 +34,6 @@ from lookact.train.ppo import (
     write_lessons,
 )
 from lookact.types import Episode
-
-if TYPE_CHECKING:
-    from lookact.recipes.vqa_ppo import Config
 
 
 def reward_parts(cfg: Config) -> WeightedParts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lookact.data.quality import summarise
 from lookact.data.store import EpisodeStore
@@ -15,6 +15,7 @@ from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
 from lookact.recipes.chat_start import teach
 from lookact.recipes.nav_world import make_plans
+from lookact.recipes.vqa_config import Config
 from lookact.recipes.vqa_eval import answer_questions, evaluation_rows, fingerprint, question_plans
 from lookact.recipes.vqa_report import plain_report, prediction_rows, side_by_side
 from lookact.recipes.vqa_start import lessons_of
@@ -26,9 +27,6 @@ from lookact.train.progress import progress, timed
 from lookact.train.run import Run
 from lookact.train.weights import Weights
 from lookact.types import Episode
-
-if TYPE_CHECKING:
-    from lookact.recipes.vqa_ppo import Config
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lookact.data.demos import Demo
 from lookact.envs.scenes.render import Camera
 from lookact.recipes.chat_start import Lessons
+from lookact.recipes.vqa_config import Config
 from lookact.recipes.vqa_world import make_demos, room_style, training_rows
-from lookact.train.config import setting
 from lookact.types import Plan
-
-if TYPE_CHECKING:
-    from lookact.recipes.vqa_ppo import Config
-
-
-@dataclass(frozen=True)
-class Expert:
-    """Who is imitated."""
-
-    haste: float = setting(0.0, help="share of demonstrations that answer at the first look", least=0, most=1)
 
 
 def lessons_of(cfg: Config) -> Lessons:

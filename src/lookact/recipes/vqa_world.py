@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,61 +14,20 @@ from lookact.envs.places import recorded_place
 from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions import ask
 from lookact.envs.scenes.questions.brief import brief
-from lookact.envs.scenes.scene import CLASSES
 from lookact.envs.scenes.vsi import Question, format_prompt, load_questions
-from lookact.envs.spatial_vqa import TYPES, SpatialVQA, observe
+from lookact.envs.spatial_vqa import SpatialVQA, observe
 from lookact.errors import ConfigError, DataError
 from lookact.recipes.nav_world import make_plans
+from lookact.recipes.vqa_config import World
 from lookact.seeding import derive, numpy_rng
 from lookact.text.actions import ANSWER_KEY, parse_json_object
-from lookact.train.config import setting
 from lookact.types import Observation, Plan
 
-INSTRUCTIONS = (
-    "You look around a room through a camera to answer a question about it. In each turn say in one sentence what you "
-    "see that matters to the question, then give one JSON object: a move, as in "
-    '{"rotation_angle_degrees": 90, "forward_meters": 0.5}, or your answer, as in {"answer": "B"} or '
-    '{"answer": "2.4"}, which ends the episode. You turn first, a positive angle to the left, then walk forward.'
-)
-"""For models that were never shown the task."""
 LAST_TURN = "Last turn."
 STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5, "room_size_estimation": 4.0}
 """To what numbers are rounded in demonstrations: centimetres, metres, square metres."""
 Rows = Sequence[tuple[Question, str]]
 """Questions, each with the ARKitScenes folder of its scene."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Which rooms, which questions, and how they are put."""
-
-    scenes: tuple[str, ...] = setting(
-        (), help="ARKitScenes folders to learn in; none: rooms are generated on the spot", exists=True
-    )
-    per_type: int = setting(4, help="questions of each type about a recorded scene", least=1)
-    types: tuple[str, ...] = setting(TYPES, help="VSI-Bench's question types that are asked")
-    prompts: Literal["vsi", "brief"] = setting("vsi", help="questions as VSI-Bench puts them, or in very few words")
-    image_size: int = setting(96, help="pixels a side, a multiple of 32", least=32)
-    fov_degrees: float = setting(90.0, help="horizontal field of view", above=0, below=180)
-    max_turns: int = setting(6, help="turns, the last of which must answer", least=1)
-    objects: tuple[int, int] = setting((4, 8), help="fewest and most objects in a generated room", least=1)
-    classes: tuple[str, ...] = setting(CLASSES, help="object classes in generated rooms")
-    side: tuple[float, float] = setting(
-        (4.0, 6.5), help="shortest and longest side of a generated room, metres", above=0
-    )
-    shapes: tuple[str, ...] = setting(("rectangle", "L"), help="floor plans of generated rooms")
-
-
-EASY_ROOMS = World(
-    types=("object_counting", "object_size_estimation", "room_size_estimation"),
-    prompts="brief",
-    max_turns=4,
-    objects=(1, 6),
-    classes=("refrigerator", "stool"),
-    side=(2.0, 8.0),
-    shapes=("rectangle",),
-)
-"""What a model of a million parameters can learn to see and answer."""
 
 
 class AskingEnv:

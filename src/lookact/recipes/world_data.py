@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,57 +13,25 @@ import torch
 from numpy.typing import NDArray
 
 from lookact.data.sequences import Recording, Sequences, join, load_recording
-from lookact.envs.hidden import ACTION_SIZE as HIDDEN_ACTION
 from lookact.envs.hidden import INSTRUCTION, Hidden
-from lookact.envs.hidden import STATE_SIZE as HIDDEN_STATE
 from lookact.envs.inline import InlineVectorEnv
 from lookact.envs.maniskill.env import ManiSkillTable
 from lookact.envs.noisy_tv import NoisyTV
-from lookact.envs.tabletop.control import ACTION_SIZES
-from lookact.envs.tabletop.env import STATE_SIZE, Tabletop
+from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation
 from lookact.envs.vector import PlanEpisode, VectorEnv
 from lookact.errors import ConfigError
 from lookact.models.world import WorldModel
-from lookact.recipes.vla_world import World as Table
+from lookact.recipes.vla_config import World as Table
 from lookact.recipes.vla_world import make_corpus as table_corpus
+from lookact.recipes.world_config import World
 from lookact.rollout.recording import record
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import setting
 from lookact.train.distributed import barrier, rank, world_size
 from lookact.train.progress import progress
 
 TOOL = slice(8, 11)
 """Where in the table's state the tool's position stands."""
-
-
-@dataclass(frozen=True)
-class World:
-    """Where the arm moves, and how it looks there."""
-
-    env: Literal["tabletop", "maniskill", "hidden", "noisy_tv"] = setting(
-        "tabletop", help="the table in MuJoCo or SAPIEN; a curtain that needs memory; the table with noise on one side"
-    )
-    control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="actions move the joints, or the tool")
-    image_size: int = setting(32, help="pixels a side, a multiple of 8", least=16)
-    steps_per_episode: int = setting(48, help="steps of each environment in an episode", least=2)
-    rows: int = setting(16, help="environments in each process", least=1)
-    workers: int = setting(0, help="processes that they are spread over; 0: none but this one", least=0)
-    scene_reuse: int = setting(2, help="episodes that look alike, one after the other", least=1)
-    distractors: int = setting(2, help="further objects on the table", least=0, most=3)
-    appearance: bool = setting(True, help="colours and shapes differ from scene to scene")
-    background: bool = setting(True, help="table, floor and wall differ")
-    light: bool = setting(True, help="lights differ")
-    clutter: bool = setting(True, help="things at the rim that are only seen")
-    camera: bool = setting(False, help="the head camera's place differs")
-
-    @property
-    def state_size(self) -> int:
-        return HIDDEN_STATE if self.env == "hidden" else STATE_SIZE
-
-    @property
-    def action_size(self) -> int:
-        return HIDDEN_ACTION if self.env == "hidden" else ACTION_SIZES[self.control]
 
 
 def make_env(world: World) -> gymnasium.Env[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +17,13 @@ from lookact.envs.noisy_tv import noise_seen
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
 from lookact.models.world import WorldModel, mean_logits
+from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import Tables, coverage, plan_episodes, tokenise
 from lookact.recipes.world_learn import Film, memory_before, remember_all, scenes, to_film, token_errors
 from lookact.recipes.world_student import CHUNK, explore, look_through
 from lookact.rollout.recording import record
 from lookact.seeding import numpy_rng
 from lookact.train.evaluate import bootstrap_interval
-
-if TYPE_CHECKING:
-    from lookact.recipes.world_duel import Config
 
 Numbers = dict[str, NDArray[np.float64]]
 """Name to one number an episode."""

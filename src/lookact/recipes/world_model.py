@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,61 +19,17 @@ from lookact.models.vla_text import Reader, TextSpec, train_wordpiece
 from lookact.models.vq import VQSpec
 from lookact.models.world import WorldModel, WorldSpec
 from lookact.models.world_freeze import adapt, save_adapter
+from lookact.recipes.world_config import Config, Model
 from lookact.recipes.world_data import make_corpus
 from lookact.seeding import derive, torch_rng
-from lookact.train.config import setting
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import TEMPORARY, place
 from lookact.train.optim import build_adamw, set_learning_rate
 from lookact.train.progress import progress
 from lookact.train.weights import Weights, read_weights, write_weights
 
-if TYPE_CHECKING:
-    from lookact.recipes.world_duel import Config
-
 UNIT_FRAMES = 256
 """Frames that the size of features is measured on."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """The sizes of the world model, which is also the explorer's."""
-
-    width: int = setting(64, help="of the experts' tokens", least=16)
-    layers: int = setting(2, help="blocks of shared attention", least=1)
-    heads: int = setting(2, help="of attention", least=1)
-    history: int = setting(4, help="frames it is shown, the present one included (n_obs_img_steps)", least=2)
-    stride: int = setting(1, help="steps between them (obs_img_stride)", least=1)
-    memory: int = setting(64, help="width of the GRU memory; 0: none", least=0)
-    memory_layers: int = setting(1, help="of the GRU", least=1)
-    memory_backprop: bool = setting(True, help="learn through the memory")
-    members: int = setting(3, help="heads that foresee apart and may disagree", least=1)
-    chunk_size: int = setting(4, help="actions foretold at once; the first is taken", least=1)
-    action_head: Literal["gaussian", "flow"] = setting("gaussian", help="flow matching has no exact log-prob for PPO")
-    std: float = setting(0.5, help="the Gaussian's standard deviation at first", above=0)
-    action_dim: int = setting(32, help="width that actions are padded to", least=8)
-    state_dim: int = setting(32, help="width that states are padded to", least=11)
-    text: str = setting(TINY, help="'tiny', or a BERT by name or folder; it is not trained")
-    lora_rank: int = setting(0, help="0 trains the experts' own weights, more trains adapters instead", least=0)
-    lora_alpha: int = setting(32, help="the adapters' scale times their rank", least=1)
-    freeze_vision_encoder: bool = setting(False, help="what merges frames into tokens of understanding stands still")
-    freeze_gen_expert: bool = setting(False, help="so do the generation expert and the memory (always in the student)")
-    train_act_expert_only: bool = setting(False, help="nothing but the action expert and its critic learns")
-    train_gen_expert_only: bool = setting(False, help="nothing but the generation expert and the memory of the teacher")
-    device: str = setting("cpu", help="cpu, cuda or cuda:N")
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """How frames become tokens: a multi-scale VQ autoencoder, trained on what random actions show."""
-
-    codes: int = setting(64, help="entries of each scale's codebook", least=2)
-    latent: int = setting(16, help="features of a cell", least=1)
-    width: int = setting(32, help="channels of the autoencoder", least=8)
-    scales: tuple[int, ...] = setting((1, 2, 4), help="cells a side, coarse to fine; the last times 8 is the picture")
-    steps: int = setting(1000, help="gradient steps", least=1)
-    batch: int = setting(64, help="frames of each", least=1)
-    lr: float = setting(3e-3, help="peak learning rate", above=0)
 
 
 def open_world(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,6 +16,7 @@ from lookact.errors import ConfigError
 from lookact.models.explorer import Explorer
 from lookact.models.world import WorldModel
 from lookact.models.world_freeze import Freeze, freeze
+from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import make_worlds, record_random, tokenise
 from lookact.recipes.world_learn import Learner, learn_film, to_film
 from lookact.recipes.world_model import learn_tokens, load_world, open_world, weights_of
@@ -28,9 +29,6 @@ from lookact.train.distributed import gather, rank, world_size
 from lookact.train.optim import NonFiniteGuard, build_adamw, learning_rate, set_learning_rate
 from lookact.train.run import Run
 from lookact.train.weights import Weights
-
-if TYPE_CHECKING:
-    from lookact.recipes.world_duel import Config
 
 PHASES = ("teacher", "student", "adversarial")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch
 from lookact.data.sequences import Recording
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
+from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import Tables, coverage, make_worlds, plan_episodes, record_random, tokenise
 from lookact.recipes.world_eval import measure_explorer, measure_world, summary
 from lookact.recipes.world_model import load_world, open_world
@@ -22,9 +23,6 @@ from lookact.rollout.recording import record
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import write_text
 from lookact.train.run import Run
-
-if TYPE_CHECKING:
-    from lookact.recipes.world_duel import Config
 
 REPORTS = "reports.json"
 """The last report of each phase, in the run's folder: a resumed run ends with all of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from lookact.data.sequences import Sequences
 from lookact.envs.noisy_tv import noise_seen
 from lookact.models.explorer import Explorer
 from lookact.models.world import WorldModel
+from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import TOOL, plan_episodes
 from lookact.recipes.world_learn import Film, remember_all, scenes, to_film
 from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity, uncertainty_of
@@ -21,9 +22,6 @@ from lookact.train.control_ppo import credit, learn, objective, write_lessons
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.ppo import mean_over_processes
-
-if TYPE_CHECKING:
-    from lookact.recipes.world_duel import Config
 
 CHUNK = 8
 """Steps of all rows that are looked through at once."""

@@ -21,6 +21,7 @@ from lookact.errors import EngineError
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
 from lookact.rollout.columns import extend, left_pad
 from lookact.rollout.kv_cache import TurnCache
+from lookact.rollout.settings import Sampling
 from lookact.seeding import numpy_rng
 from lookact.text.action_mask import mask_action_tokens
 from lookact.text.chat import expand_images, following, opening
@@ -30,25 +31,6 @@ if TYPE_CHECKING:
     from lookact.models.chat_vlm import ChatVLM
 
 Ids = NDArray[np.int64]
-
-
-def _bounded(default: Any, **rules: Any) -> Any:
-    """A field whose help and bounds a config check reads."""
-    return field(default=default, metadata=rules)
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How replies are drawn; the learner must score under the same values."""
-
-    max_tokens: int = _bounded(64, least=1, help="longest reply")
-    temperature: float = _bounded(1.0, above=0, help="of sampling and of scoring alike")
-    top_k: int = _bounded(0, least=0, help="sample from the k likeliest tokens; 0: all")
-    top_p: float = _bounded(1.0, above=0, most=1, help="sample from the likeliest tokens that make up this share")
-    greedy: bool = _bounded(False, help="take the likeliest token instead of sampling")
-    min_action_tokens: int = _bounded(10, least=1, help="fewest tokens an action may have")
-    max_action_tokens: int = _bounded(100, least=1, help="most tokens an action may have")
-    max_context: int = _bounded(4096, least=64, help="tokens after which a conversation starts afresh")
 
 
 @dataclass

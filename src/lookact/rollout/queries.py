@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from lookact.data.replay import Feature, Replay
 from lookact.errors import ConfigError, DataError
 from lookact.models.reward_ensemble import RewardModel, preference_probabilities
 from lookact.ops.preference import disagreement, pair_entropy
+from lookact.rollout.settings import Strategy
 
-Strategy = Literal["uniform", "disagreement", "entropy", "k_centre"]
 SIDE = 16
 """Pixels along a picture's side that k-centre looks at."""
 

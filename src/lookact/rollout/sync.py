@@ -16,7 +16,7 @@ from lookact.data.collate import collate
 from lookact.data.segments import cut
 from lookact.errors import StaleWeights
 from lookact.models.chat_vlm import ChatVLM
-from lookact.rollout.hf_actor import Sampling
+from lookact.rollout.settings import Sampling
 from lookact.rollout.vllm_actor import VllmActor
 from lookact.seeding import derive, numpy_rng
 from lookact.types import Episode, Observation, Turn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lookact.models.chat_vlm import ChatVLM
-    from lookact.rollout.hf_actor import Sampling
+    from lookact.rollout.settings import Sampling
 
 Ids = NDArray[np.int64]
 BANNED_BIAS = -1e9
@@ -44,22 +44,6 @@ class TokenReply:
     """(u,) under the distribution that was sampled from."""
     version: int
     """Of the weights that sampled it."""
-
-
-@dataclass(frozen=True)
-class EngineSpec:
-    """How an engine is held; what it samples with comes with every call."""
-
-    rows: int = field(default=64, metadata={"least": 1, "help": "conversations that it answers side by side"})
-    memory: float = field(
-        default=0.5,
-        metadata={"above": 0, "help": "for keys and values: gigabytes on a CPU, a share of all memory on a GPU"},
-    )
-    start_patience: float = field(default=600.0, metadata={"above": 0, "help": "seconds a server may take to come up"})
-    reply_patience: float = field(
-        default=300.0, metadata={"above": 0, "help": "seconds without a reply after which a server counts as hung"}
-    )
-    restarts: int = field(default=3, metadata={"least": 0, "help": "servers lost in one call before the run gives up"})
 
 
 class TokenEngine(Protocol):

@@ -15,7 +15,8 @@ import numpy as np
 
 from lookact.errors import StaleWeights, TokenMismatch
 from lookact.models.images import fit_image
-from lookact.rollout.hf_actor import Sampling, make_decision
+from lookact.rollout.hf_actor import make_decision
+from lookact.rollout.settings import Sampling
 from lookact.rollout.token_engine import Ids, TokenEngine, TokenPrompt, TokenReply, sampling_params
 from lookact.seeding import derive
 from lookact.text.chat import expand_images, following, opening

@@ -22,7 +22,8 @@ from lookact.errors import EngineError
 from lookact.judges.encoding import encode_png
 from lookact.models.merging import write_tensors
 from lookact.rollout.server_process import ServerProcess
-from lookact.rollout.token_engine import EngineSpec, TokenPrompt, TokenReply
+from lookact.rollout.settings import EngineSpec
+from lookact.rollout.token_engine import TokenPrompt, TokenReply
 from lookact.rollout.vllm_engine import require_vllm
 from lookact.rollout.vllm_settings import ENVIRONMENT, version_of
 

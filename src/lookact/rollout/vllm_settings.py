@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lookact.errors import StaleWeights
-from lookact.rollout.token_engine import EngineSpec
+from lookact.rollout.settings import EngineSpec
 from lookact.rollout.vllm_worker import EXTENSION
 
 if TYPE_CHECKING:
     from lookact.models.chat_vlm import ChatVLM
-    from lookact.rollout.hf_actor import Sampling
+    from lookact.rollout.settings import Sampling
 
 ENVIRONMENT = {
     # opens the calls that load weights and reset caches; the server listens on loopback alone

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,32 +24,10 @@ from lookact.ops.value_loss import explained_variance
 from lookact.rollout.control import Rollout
 from lookact.rollout.control_actor import ControlPolicy
 from lookact.seeding import derive, numpy_rng
-from lookact.train.config import setting
 from lookact.train.distributed import rank, sum_gradients, world_size
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.train.ppo import mean_over_processes, whiten_everywhere
-
-
-@dataclass(frozen=True)
-class PPO:
-    """From rewards to gradient steps."""
-
-    gamma: float = setting(0.99, help="discount a step", above=0, most=1)
-    lam: float = setting(0.95, help="GAE's lambda", least=0, most=1)
-    whiten: bool = setting(True, help="centre and scale advantages over the rollout")
-    epochs: int = setting(4, help="passes over a rollout", least=1)
-    minibatch: int = setting(256, help="steps a gradient step, over all processes", least=1)
-    clip: float = setting(0.2, help="how far a probability ratio may fall below 1", above=0, below=1)
-    clip_high: float | None = setting(None, help="how far it may rise above 1; none: as far as below", above=0)
-    value_loss: Literal["huber", "clipped"] = setting("huber", help="how errors of the value are weighed")
-    value_clip: float = setting(
-        1.0, help="huber: where an error turns linear; clipped: how far a value may move in an update", above=0
-    )
-    value_coef: float = setting(1.0, help="weight of the value loss", least=0)
-    entropy: float = setting(0.0, help="entropy bonus; of no effect where the spread is fixed", least=0)
-    max_kl: float | None = setting(None, help="nats from the acting policy after which an update's epochs end", above=0)
-    kl_coef: float = setting(0.0, help="weight of the distance from the policy that learning began with", least=0)
-    clip_norm: float = setting(0.5, help="largest gradient norm", above=0)
+from lookact.train.settings import PPO
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from lookact.models.control_reference import FrozenControl
 from lookact.ops.moments import RunningMoments, sums
 from lookact.rollout.control import Rollout, Worlds, roll_out
 from lookact.seeding import derive, torch_rng
-from lookact.train.control_ppo import PPO, credit, learn, objective, open_optimizer, write_lessons
+from lookact.train.control_ppo import credit, learn, objective, open_optimizer, write_lessons
 from lookact.train.distributed import all_reduce_sum, rank, sum_by_name, world_size
 from lookact.train.optim import NonFiniteGuard
+from lookact.train.settings import PPO
 from lookact.train.sharding import whole
 
 

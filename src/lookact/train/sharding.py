@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import nn
@@ -19,22 +18,13 @@ from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
 from lookact.batch import Scores, to_device
 from lookact.errors import ConfigError
 from lookact.models.outlook import Intent, Outlook
-from lookact.train.config import setting
 from lookact.train.distributed import gather, is_distributed
+from lookact.train.settings import Parallel
 
 if TYPE_CHECKING:
     from lookact.models.chat_vlm import ChatVLM
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """How several processes share the learning."""
-
-    kind: Literal["data", "shard"] = setting(
-        "data", help="every process holds all weights, or a part of each (FSDP2) for models that are too large"
-    )
 
 
 def share_out(policy: ChatVLM, parallel: Parallel) -> None:

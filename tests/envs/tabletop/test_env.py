@@ -4,8 +4,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import lookact.envs  # noqa: F401  registers the environment
-from lookact.envs.tabletop.env import FACTS_SIZE, STATE_SIZE, Tabletop, observe
+from lookact.envs.tabletop.env import FACTS_SIZE, Tabletop, observe
 from lookact.envs.tabletop.experts import expert_action
+from lookact.envs.tabletop.sizes import STATE_SIZE
 from lookact.errors import ConfigError, EnvError
 
 

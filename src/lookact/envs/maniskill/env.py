@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.maniskill.device import prepare
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
-from lookact.envs.tabletop.control import ACTION_SIZES, Controller
-from lookact.envs.tabletop.env import CAMERAS, FAR, STATE_SIZE
+from lookact.envs.tabletop.control import Controller
+from lookact.envs.tabletop.env import CAMERAS, FAR
 from lookact.envs.tabletop.language import LONGEST, phrase
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import TOOL_START, Randomisation, draw_look, draw_start
 from lookact.envs.tabletop.scene import Layout, build_model
+from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
 from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
 from lookact.types import Image

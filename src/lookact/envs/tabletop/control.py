@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME, LIMITS
 from lookact.envs.tabletop.orientation import Vector, rotation_error
+from lookact.envs.tabletop.sizes import ACTION_SIZES
 from lookact.errors import ConfigError
 
-ACTION_SIZES = {"ee_delta": 4, "delta_qpos": 8}
 STEP_METRES = 0.025
 STEP_RADIANS = 0.08
 REACH_LOW, REACH_HIGH = np.array([0.26, -0.32, 0.013]), np.array([0.74, 0.32, 0.4])

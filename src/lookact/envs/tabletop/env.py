@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
-from lookact.envs.tabletop.control import ACTION_SIZES, Controller, between
+from lookact.envs.tabletop.control import Controller, between
 from lookact.envs.tabletop.language import LONGEST, phrase
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import SHIFTS, TOOL_START, Randomisation, draw_look, draw_start
 from lookact.envs.tabletop.rendering import Renderer
 from lookact.envs.tabletop.scene import HEIGHTS, Layout, build_model
+from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
 from lookact.envs.tabletop.staging import dress, place
 from lookact.envs.tabletop.tasks import TASKS, Situation, progress
 from lookact.errors import ConfigError, EnvError
@@ -31,7 +32,7 @@ from lookact.seeding import numpy_rng
 from lookact.types import Image, Observation
 
 SUBSTEPS = 10
-STATE_SIZE, FACTS_SIZE = 11, 21
+FACTS_SIZE = 21
 TARGETS = {"reach": "none", "push": "mark", "pick_place": "stand"}
 CAMERAS = ("head", "wrist")
 FAR = 10.0

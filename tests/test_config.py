@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from lookact.errors import ConfigError
-from lookact.train.config import (
+from lookact.config import (
     check,
     from_mapping,
     load_config,
@@ -20,6 +19,7 @@ from lookact.train.config import (
     to_mapping,
     to_yaml,
 )
+from lookact.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_origin
 
+from lookact.config_values import closest, describe, options, shown
 from lookact.errors import ConfigError
-from lookact.train.config_values import closest, describe, options, shown
 
 
 def read_args(args: Sequence[str], kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

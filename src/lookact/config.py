@@ -16,9 +16,9 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import yaml
 
+from lookact.config_args import read_args, unknown
+from lookact.config_values import allows_none, convert, describe, group_of, is_none, shown
 from lookact.errors import ConfigError
-from lookact.train.config_args import read_args, unknown
-from lookact.train.config_values import allows_none, convert, describe, group_of, is_none, shown
 
 C = TypeVar("C")
 

@@ -1,0 +1,38 @@
+"""Settings of those who act; no torch, so that a recipe's config loads at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lookact.config import setting
+
+Strategy = Literal["uniform", "disagreement", "entropy", "k_centre"]
+"""Which pairs a judge is asked about next."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How replies are drawn; the learner must score under the same values."""
+
+    max_tokens: int = setting(64, least=1, help="longest reply")
+    temperature: float = setting(1.0, above=0, help="of sampling and of scoring alike")
+    top_k: int = setting(0, least=0, help="sample from the k likeliest tokens; 0: all")
+    top_p: float = setting(1.0, above=0, most=1, help="sample from the likeliest tokens that make up this share")
+    greedy: bool = setting(False, help="take the likeliest token instead of sampling")
+    min_action_tokens: int = setting(10, least=1, help="fewest tokens an action may have")
+    max_action_tokens: int = setting(100, least=1, help="most tokens an action may have")
+    max_context: int = setting(4096, least=64, help="tokens after which a conversation starts afresh")
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How an engine is held; what it samples with comes with every call."""
+
+    rows: int = setting(64, help="conversations that it answers side by side", least=1)
+    memory: float = setting(
+        0.5, help="for keys and values: gigabytes on a CPU, a share of all memory on a GPU", above=0
+    )
+    start_patience: float = setting(600.0, help="seconds a server may take to come up", above=0)
+    reply_patience: float = setting(300.0, help="seconds without a reply after which a server counts as hung", above=0)
+    restarts: int = setting(3, help="servers lost in one call before the run gives up", least=0)
