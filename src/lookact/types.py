@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Image = NDArray[np.uint8]
 """(h, w, 3) RGB."""
@@ -77,6 +77,23 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class FloorMap:
+    """A room from above, for people to look at: no policy is shown it."""
+
+    picture: Image
+    middle: tuple[float, float]
+    """(x, y) in metres, what lies in the picture's middle."""
+    scale: float
+    """Pixels a metre; x goes right and y up."""
+
+    def to_pixels(self, xy: ArrayLike) -> NDArray[np.float64]:
+        """Points (k, 2) in metres as pixels from the left and the top."""
+        height, width = self.picture.shape[:2]
+        offset = (np.asarray(xy, dtype=np.float64).reshape(-1, 2) - self.middle) * self.scale
+        return np.stack([width / 2 + offset[:, 0], height / 2 - offset[:, 1]], axis=1)
+
+
+@dataclass(frozen=True)
 class Episode:
     """A finished episode. Episodes of one `group` start alike and share a baseline."""
 
@@ -90,6 +107,8 @@ class Episode:
     policy_version: int = 0
     error: str | None = None
     """Why it ended early, if the environment or engine failed: a bad rollout is data."""
+    floor_map: FloorMap | None = None
+    """Where it was walked, if it was kept to be looked at: states are poses (x, y, yaw, height)."""
 
     @property
     def terminated(self) -> bool:

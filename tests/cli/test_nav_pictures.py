@@ -6,15 +6,19 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from lookact.cli.nav_pictures import chosen, draw_curve, draw_sheet
-from lookact.recipes.nav_config import PRESETS
-from lookact.recipes.nav_world import make_plans
+from lookact.cli.nav_pictures import arrived, chosen, draw_curve, draw_sheet
+from lookact.data.store import EpisodeStore
+from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 LEFT = 'I see it far ahead. {"rotation_angle_degrees": 30, "forward_meters": 0.5}'
 
 
-def outcomes(courses) -> list[bool]:
-    return [course["success"] for _, course in courses]
+def episode(name="a", *, success=True, room=None):
+    none = np.zeros(0, np.float32)
+    seen = Observation("Find the bed.", {"head": np.full((8, 8, 3), 90, np.uint8)}, state=np.array([1, 2, 0, 1], "f4"))
+    info = {"success": success, "question": "Find the bed."}
+    turns = [Turn(seen, Decision(said, none, none > 0), 0.0, False, False, info) for said in (LEFT, "no action here")]
+    return Episode(name, 0, 0, tuple(turns), last=seen, floor_map=room)
 
 
 @pytest.mark.parametrize(
@@ -27,21 +31,19 @@ def outcomes(courses) -> list[bool]:
     ],
 )
 def test_a_failure_is_shown_if_there_is_one(given, shown):
-    assert outcomes(chosen([(None, {"success": success}) for success in given])) == shown
+    assert [arrived(each) for each in chosen([episode(success=success) for success in given])] == shown
 
 
 def test_a_sheet_is_drawn_of_what_an_evaluation_kept(tmp_path):
-    cfg = PRESETS["debug"]
-    plan = make_plans(cfg.seed, "test", groups=2)[1]
-    course = {"success": False, "turns": [{"reply": LEFT}, {"reply": "no action here"}]}
-    (tmp_path / f"{plan.id}.json").write_text(json.dumps(course))
-    draw_sheet(cfg, tmp_path, tmp_path / "sheet.png", episodes=2)
-    sheet = np.asarray(PIL.Image.open(tmp_path / "sheet.png"))
+    store = EpisodeStore(tmp_path / "kept")
+    draw_sheet(tmp_path / "kept", tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+    store.add(Episode("broken", 0, 0, (), error="no such room"))
+    store.add(episode("a", room=FloorMap(np.full((60, 60, 3), 200, np.uint8), (1.0, 2.0), 10.0)))
+    draw_sheet(tmp_path / "kept", tmp_path / "plots/sheet.png")
+    sheet = np.asarray(PIL.Image.open(tmp_path / "plots/sheet.png"))
     assert sheet.shape[2] == 3
     assert sheet.std() > 20
-    # an evaluation of fewer episodes did not keep this one
-    draw_sheet(cfg, tmp_path, tmp_path / "none.png", episodes=1)
-    assert not (tmp_path / "none.png").exists()
 
 
 def test_the_curve_shows_both_rates_and_the_marks(tmp_path):

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from lookact.data.store import MANIFEST, EpisodeStore
 from lookact.errors import DataError
-from lookact.types import Decision, Episode, Observation, Turn
+from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 RNG = np.random.default_rng(0)
 EPISODE_KEYS = {
@@ -177,12 +178,61 @@ def test_a_broken_folder_is_told_in_one_line(tmp_path):
         store.ids()
 
 
-def test_episodes_without_tokens_are_refused_before_anything_is_written(tmp_path):
-    blank = np.zeros(1, np.float32)
-    steered = Episode("e0", 0, 0, (Turn(Observation(), Decision(blank, blank, blank > 0), 0.0, True, False),))
-    with pytest.raises(DataError, match="no token ids"):
-        EpisodeStore(tmp_path).add(steered)
-    assert list(tmp_path.iterdir()) == []
+def step(number, *, reward=0.5, over=False):
+    action = RNG.random(3).astype(np.float32)
+    none = np.zeros(0, np.float32)
+    seen = replace(observation("Push the red cube."), depth=None)
+    info = {"success": over, "tool": RNG.random(2), "number": np.int64(number)}
+    return Turn(seen, Decision(action, none, none > 0), reward, over, False, info)
+
+
+def test_an_episode_of_action_vectors_is_read_back_equal(tmp_path):
+    steered = Episode("e0", 0, 7, (step(0), step(1, over=True)), last=observation("done"))
+    EpisodeStore(tmp_path).add(steered)
+    read = next(EpisodeStore(tmp_path).episodes())
+    assert all(same(a.decision, b.decision) for a, b in zip(steered.turns, read.turns, strict=True))
+    assert all(same(a.observation, b.observation) for a, b in zip(steered.turns, read.turns, strict=True))
+    (row,) = rows(tmp_path)
+    assert (row["question"], row["success"], row["is_valid"], row["masking_quality"]) == (
+        "Push the red cube.", True, True, "good",
+    )  # fmt: skip
+    assert row["turns"][0]["reply"] is None
+    assert np.float32(row["turns"][0]["action"]).tolist() == steered.turns[0].decision.action.tolist()
+    assert row["turns"][1]["info"]["tool"] == steered.turns[1].info["tool"].tolist()
+
+
+def test_words_that_nobody_sampled_are_kept_as_well(tmp_path):
+    none = np.zeros(0, np.float32)
+    drawn = Episode("e0", 0, 1, (Turn(observation("go"), Decision(REPLY, none, none > 0), 0.0, True, False),))
+    EpisodeStore(tmp_path).add(drawn)
+    assert same(next(EpisodeStore(tmp_path).episodes()), drawn)
+    assert rows(tmp_path)[0]["success"] is None
+
+
+def test_the_map_of_a_room_comes_back_with_its_scale(tmp_path):
+    room = FloorMap(RNG.integers(0, 256, (20, 20, 3), dtype=np.uint8), (1.25, -0.1), 12.5)
+    walked = replace(episode(), floor_map=room)
+    EpisodeStore(tmp_path).add(walked)
+    assert same(next(EpisodeStore(tmp_path).episodes()), walked)
+
+
+def test_pictures_take_no_more_than_they_need(tmp_path):
+    flat = Observation(images={"head": np.full((96, 96, 3), 7, np.uint8)})
+    none = np.zeros(0, np.float32)
+    EpisodeStore(tmp_path).add(Episode("e0", 0, 1, (Turn(flat, Decision(none, none, none > 0), 0.0, True, False),)))
+    assert (tmp_path / "e0_tensors.pt").stat().st_size < 96 * 96 * 3 / 5
+
+
+def test_older_stores_with_pictures_as_they_are_can_still_be_read(tmp_path):
+    one = episode()
+    EpisodeStore(tmp_path).add(one)
+    saved = torch.load(tmp_path / "e0_tensors.pt", weights_only=True)
+    for arrays, seen in zip([*saved["turns"], saved["last"]], [*(t.observation for t in one.turns), one.last]):
+        arrays["images"] = {name: torch.from_numpy(image) for name, image in seen.images.items()}
+    torch.save(saved, tmp_path / "e0_tensors.pt")
+    (row,) = rows(tmp_path)
+    del row["floor_map"]
+    assert same(EpisodeStore(tmp_path).load(row), one)
 
 
 def fill(folder, total, tell=lambda: None):

@@ -1,14 +1,10 @@
-import json
-
 import numpy as np
-import PIL.Image
 import pytest
 
 from lookact.envs.motion import Move
 from lookact.recipes.nav_report import (
     action_values,
     evaluate_actor,
-    keep_episodes,
     measure,
     rollout_metrics,
     show_episodes,
@@ -79,14 +75,6 @@ def test_episodes_are_shown_as_strips_and_words_and_broken_ones_are_passed_over(
     board = Board()
     show_episodes(board, [BROKEN], 4)
     assert board.seen == []
-
-
-def test_kept_episodes_can_be_read_again(tmp_path):
-    keep_episodes([ARRIVED, BROKEN], tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.png"]
-    course = json.loads((tmp_path / "a.json").read_text())
-    assert (course["success"], course["spl"], len(course["turns"])) == (True, 0.5, 2)
-    assert PIL.Image.open(tmp_path / "a.png").size == (16, 8)
 
 
 def test_an_evaluation_has_a_mean_and_an_interval_of_everything(nav_config):

@@ -11,6 +11,7 @@ from lookact.data.store import MANIFEST, EpisodeStore
 from lookact.recipes.chat_config import WarmStart
 from lookact.recipes.nav_rloo import collect, evaluate, main
 from lookact.recipes.nav_runs import open_checkpoint, report_on
+from lookact.train.run import open_run
 
 pytestmark = pytest.mark.slow
 
@@ -21,8 +22,15 @@ def test_the_random_policy_is_measured_and_its_walks_are_kept(nav_config, tmp_pa
     assert result["episodes"] == 6
     assert result["valid_action_rate"] == 1.0
     assert set(result["ci"]) >= {"success_rate", "spl", "valid_action_rate"}
-    assert len(list(tmp_path.glob("*.png"))) == 6
     assert evaluate(nav_config, **asked) == result
+    # both evaluations kept the same six, with poses that lie on their maps
+    kept = list(EpisodeStore(tmp_path / "episodes").episodes())
+    assert [episode.id for episode in kept] == [f"test-00000-{number:04d}-00" for number in range(6)]
+    for episode in kept:
+        seen = [*(turn.observation for turn in episode.turns), episode.last]
+        places = episode.floor_map.to_pixels([each.state[:2] for each in seen])
+        assert ((places > 0) & (places < episode.floor_map.picture.shape[0])).all()
+        assert all(each.depth is None for each in seen)
 
 
 def test_a_checkpoint_can_be_measured_and_gives_what_the_run_saw(nav_started, train, tmp_path):
@@ -98,7 +106,9 @@ def test_instructions_reach_every_prompt(nav_started, nav_start, tmp_path):
     cfg = replace(nav_started, instructions="You walk.")
     collect(cfg, checkpoint=None, episodes=1, out=tmp_path)
     chat = open_checkpoint(cfg, nav_start)
-    _, evaluated = report_on(chat, cfg, split="test", episodes=1, greedy=False)
-    for episode in (next(EpisodeStore(tmp_path).episodes()), *evaluated):
+    with open_run(tmp_path / "run", {}, tensorboard=False) as run:
+        report_on(chat, cfg, run, "sampled", split="test", episodes=1, greedy=False)
+    for folder in (tmp_path, tmp_path / "run/episodes/sampled"):
+        (episode,) = EpisodeStore(folder).episodes()
         prompt = chat.tokenizer.decode(episode.turns[0].decision.prompt_ids)
         assert prompt.startswith("<|im_start|>system\nYou walk.<|im_end|>\n")

@@ -90,12 +90,12 @@ def draw(recipe: Recipe, cfg: Any, folder: Path, result: dict[str, Any]) -> list
     from lookact.cli.nav_pictures import draw_curve, draw_sheet
     from lookact.train.checkpoint import latest_checkpoint
 
-    curve, sheet, episodes = folder / "plots/learning_curve.png", folder / "plots/episodes.png", folder / "episodes"
+    curve, sheet, measured = folder / "plots/learning_curve.png", folder / "plots/episodes.png", folder / "eval"
     marks = [(name, result[name]["sampled"]["success_rate"]) for name in ("warm start", "random")]
     draw_curve(folder, curve, marks=marks)
-    episodes.mkdir(exist_ok=True)
+    measured.mkdir(exist_ok=True)
     recipe.evaluate(
-        cfg, checkpoint=latest_checkpoint(folder), episodes=LOOKED_AT, greedy=True, dummy=False, folder=episodes
+        cfg, checkpoint=latest_checkpoint(folder), episodes=LOOKED_AT, greedy=True, dummy=False, folder=measured
     )
-    draw_sheet(cfg, episodes, sheet, episodes=LOOKED_AT)
+    draw_sheet(measured / "episodes", sheet)
     return [curve, sheet]

@@ -58,9 +58,10 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if arguments.recipe == "nav-rloo":
         from lookact.cli.nav_pictures import draw_sheet
 
-        draw_sheet(cfg, folder, folder / "sheet.png", episodes=episodes)
+        draw_sheet(folder / "episodes", folder / "sheet.png")
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
+        say(f" in the browser: lookact view {folder}")
 
 
 def spoken_policy(arguments: Arguments) -> str:

@@ -1,23 +1,19 @@
-"""The pictures of nav-rloo: its learning curve, and sheets of episodes walked again from what was kept of them."""
+"""The pictures of nav-rloo: its learning curve, and sheets of episodes that were kept."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import PIL.Image
 
-from lookact.envs.scenes.maps import draw_map
-from lookact.envs.scenes.scene import camera_pose
+from lookact.data.store import EpisodeStore
+from lookact.envs.scenes.maps import draw_walk
 from lookact.plots.episode_sheet import draw_episode, stack_sheets
 from lookact.plots.learning_curve import draw_learning_curve, moving_average, read_metrics
 from lookact.plots.style import save_figure
-from lookact.recipes.nav_config import Config, World
-from lookact.recipes.nav_world import make_env, make_plans
-from lookact.types import Image, Observation, Plan
+from lookact.types import Episode, Image
 
 SMOOTHED = 10
 """Steps over which the success of training episodes is averaged."""
@@ -42,39 +38,35 @@ def draw_curve(run_folder: Path, path: Path, *, marks: Sequence[tuple[str, float
     save_figure(figure, path)
 
 
-def draw_sheet(cfg: Config, kept: Path, path: Path, *, episodes: int) -> None:
-    """A sheet of a few of the episodes that an evaluation of `episodes` test starts kept in the folder `kept`."""
-    courses = []
-    for plan in make_plans(cfg.seed, "test", groups=episodes):
-        file = kept / f"{plan.id}.json"
-        if file.exists():
-            courses.append((plan, json.loads(file.read_text(encoding="utf-8"))))
-    if courses:
-        sheet = stack_sheets([walk_again(cfg.world, *course) for course in chosen(courses)])
-        PIL.Image.fromarray(sheet).save(path)
+def draw_sheet(kept: Path, path: Path) -> None:
+    """A sheet of a few of the episodes that an evaluation kept in the folder `kept`; none where it kept none."""
+    episodes = [episode for episode in EpisodeStore(kept).episodes() if episode.turns]
+    if episodes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        PIL.Image.fromarray(stack_sheets([draw_one(episode) for episode in chosen(episodes)])).save(path)
 
 
-def chosen(courses: Sequence[tuple[Plan, dict[str, Any]]]) -> list[tuple[Plan, dict[str, Any]]]:
+def chosen(episodes: Sequence[Episode]) -> list[Episode]:
     """`SHOWN` of them: successes first, but one failure if there is one."""
-    good = [course for course in courses if course[1]["success"]]
-    bad = [course for course in courses if not course[1]["success"]]
+    good = [episode for episode in episodes if arrived(episode)]
+    bad = [episode for episode in episodes if not arrived(episode)]
     first = good[: SHOWN - 1] if bad else good[:SHOWN]
     return first + bad[: SHOWN - len(first)]
 
 
-def walk_again(world: World, plan: Plan, course: dict[str, Any]) -> Image:
-    """The sheet (h, w, 3) of one episode; the same start and replies lead to the same views."""
-    env = make_env(world)
-    replies = [turn["reply"] for turn in course["turns"]]
-    seen: list[Observation] = [env.reset(seed=plan.seed, options=plan.options)[0]]
-    for reply in replies:
-        observation, _, _, _, info = env.step(reply)
-        seen.append(observation)
-    task = env.env.unwrapped.task  # type: ignore[attr-defined]
+def arrived(episode: Episode) -> bool:
+    """Whether it ended well."""
+    return bool(episode.turns[-1].info["success"])
+
+
+def draw_one(episode: Episode) -> Image:
+    """The sheet (h, w, 3) of one episode: the path on the map, and what was seen, done and said."""
+    seen = [*(turn.observation for turn in episode.turns), *([episode.last] if episode.last else [])]
     poses = np.array([observation.state for observation in seen], dtype=np.float64)
-    x, y, yaw, height = poses[-1].tolist()
-    room = draw_map(
-        task.place.scene, paths=[poses[:, :2]], poses=[camera_pose(x, y, yaw, height=height)], goal=task.goal
+    return draw_episode(
+        [view for observation in seen for view in observation.images.values()],
+        [str(turn.decision.action) for turn in episode.turns],
+        None if episode.floor_map is None else draw_walk(episode.floor_map, poses),
+        title=str(episode.turns[0].info["question"]),
+        outcome=arrived(episode),
     )
-    views = [view for observation in seen for view in observation.images.values()]
-    return draw_episode(views, replies, room, title=task.question, outcome=bool(info["success"]))

@@ -17,13 +17,13 @@ from lookact.envs.asked import QUESTIONS
 from lookact.envs.goals import Difficulty, Task, find_task
 from lookact.envs.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.motion import Limits, read_move
-from lookact.envs.places import Place, generated_place, recorded_place
+from lookact.envs.places import Place, generated_place, place_map, recorded_place
 from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.render import Camera
 from lookact.envs.walker import Walker
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive
-from lookact.types import Image, Observation
+from lookact.types import FloorMap, Image, Observation
 
 ATTEMPTS = 20
 
@@ -87,6 +87,10 @@ class Navigation(gymnasium.Env[Shown, Reply]):
 
     def render(self) -> Image | None:
         return self.walker.view.rgb.copy() if self.render_mode == "rgb_array" else None
+
+    def floor_map(self) -> FloorMap:
+        """The episode's room from above, with the goal marked."""
+        return place_map(self.task.place, self.task.goal)
 
     def _begin(self, scene_seed: int, start_seed: int) -> None:
         self.task = self._find_task(scene_seed, start_seed)

@@ -14,11 +14,12 @@ from scipy import ndimage
 from lookact.envs.motion import Pose
 from lookact.envs.scenes.arkit import load_scene
 from lookact.envs.scenes.generate import RoomStyle, generate_room
+from lookact.envs.scenes.maps import floor_map
 from lookact.envs.scenes.render import Camera, Renderer
 from lookact.envs.scenes.scene import Scene
 from lookact.envs.scenes.space import FreeSpace, free_space
 from lookact.errors import EnvError
-from lookact.types import Image
+from lookact.types import FloorMap, Image
 
 CAMERA_HEIGHT = 1.2
 
@@ -58,6 +59,12 @@ def generated_place(seed: int, style: RoomStyle) -> Place:
 def recorded_place(folder: str) -> Place:
     """The ARKitScenes scan in `folder`."""
     return _prepare(load_scene(Path(folder)))
+
+
+@lru_cache(maxsize=32)
+def place_map(place: Place, goal: int | None = None) -> FloorMap:
+    """The place from above; evaluations come back to the same ones again and again."""
+    return floor_map(place.scene, goal)
 
 
 def random_pose(place: Place, rng: np.random.Generator, mask: NDArray[np.bool_]) -> Pose:

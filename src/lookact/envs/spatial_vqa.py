@@ -19,7 +19,7 @@ import gymnasium
 from lookact.envs.asked import TYPES
 from lookact.envs.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.motion import Limits, Pose, clamp
-from lookact.envs.places import Place, generated_place, random_pose, recorded_place, roomy
+from lookact.envs.places import Place, generated_place, place_map, random_pose, recorded_place, roomy
 from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions import ask
 from lookact.envs.scenes.render import Camera
@@ -30,7 +30,7 @@ from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive, numpy_rng
 from lookact.text.actions import ANSWER_KEY, parse_move_or_answer
 from lookact.text.answers import QUESTION_TYPES, score_answer
-from lookact.types import Image, Observation
+from lookact.types import FloorMap, Image, Observation
 
 ATTEMPTS = 20
 PROMPT_LENGTH = 2048
@@ -112,6 +112,10 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
     def render(self) -> Image | None:
         return self.walker.view.rgb.copy() if self.render_mode == "rgb_array" else None
+
+    def floor_map(self) -> FloorMap:
+        """The episode's room from above."""
+        return place_map(self.inquiry.place)
 
     def _respond(self, action: Reply) -> dict[str, Any]:
         """Carry the action out; what changed in the info."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL.Image
 from numpy.typing import NDArray
 
 from lookact.data.quality import summarise
@@ -141,27 +138,3 @@ def transcript(episode: Episode) -> str:
     """What was asked, seen and said, turn by turn."""
     lines = [f"{turn.observation.text}\n    {turn.decision.action}" for turn in episode.turns]
     return "\n".join([*lines, f"return {episode.total_reward:.2f}"])
-
-
-def keep_episodes(episodes: Sequence[Episode], folder: Path, *, count: int = 20) -> None:
-    """The first `count` episodes as pictures of their views and a JSON file of their course."""
-    for episode in episodes[:count]:
-        if not episode.turns:
-            continue
-        PIL.Image.fromarray(strip(episode)).save(folder / f"{episode.id}.png")
-        turns = [
-            {
-                "prompt": t.observation.text,
-                "pose": _floats(t.observation.state),
-                "reply": t.decision.action,
-                "reward": t.reward,
-            }
-            for t in episode.turns
-        ]
-        last = episode.turns[-1].info
-        course = {"episode_id": episode.id, "success": bool(last["success"]), "spl": float(last["spl"]), "turns": turns}
-        (folder / f"{episode.id}.json").write_text(json.dumps(course, indent=2) + "\n")
-
-
-def _floats(values: NDArray[np.float32] | None) -> list[float]:
-    return [] if values is None else [float(value) for value in values]

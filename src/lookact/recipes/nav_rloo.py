@@ -19,7 +19,7 @@ from lookact.recipes.nav_config import Config
 from lookact.recipes.nav_learn import credit, objective
 from lookact.recipes.nav_report import rollout_metrics, show_episodes
 from lookact.recipes.nav_rollouts import open_nav_rollouts
-from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, report_on, warm_start
+from lookact.recipes.nav_runs import collect, evaluate, finish, open_policy, validate, warm_start
 from lookact.recipes.rollouts import staleness_of, stop_on_errors
 from lookact.train.distributed import sum_gradients
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
@@ -82,9 +82,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         if not saved_after:
             run.log(metrics, step, show="rollout/success_rate")
             continue
-        report, _ = report_on(chat, cfg, split="validate", episodes=cfg.evaluation.episodes, greedy=False)
-        metrics |= report.metrics("eval") | {"time/evaluate": time.perf_counter() - learned}
+        metrics |= validate(chat, cfg, run, step).metrics("eval") | {"time/evaluate": time.perf_counter() - learned}
         run.log(metrics, step, show="eval/success_rate")
         run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
         show_episodes(run.tracker, episodes, step)
-    return finish(chat, cfg, before)
+    return finish(chat, cfg, run, before)

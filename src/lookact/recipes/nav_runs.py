@@ -15,12 +15,13 @@ from lookact.protocols import Actor
 from lookact.recipes.chat_model import open_chat
 from lookact.recipes.chat_start import teach
 from lookact.recipes.nav_config import Config
-from lookact.recipes.nav_report import Report, evaluate_actor, keep_episodes
+from lookact.recipes.nav_report import Report, evaluate_actor
 from lookact.recipes.nav_start import lessons_of
-from lookact.recipes.nav_world import make_corpus, make_env, make_plans
+from lookact.recipes.nav_world import make_corpus, make_env, make_plans, map_drawer
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.dummy_actor import DummyActor
 from lookact.rollout.hf_actor import HFActor
+from lookact.train.kept_episodes import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation, step_name
 from lookact.train.progress import progress, timed
 from lookact.train.run import Run
 from lookact.train.sharding import whole
@@ -45,31 +46,41 @@ def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
 
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
     """The supervised start, and what it reaches."""
-    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg))
+    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg, run, "before"))
 
 
-def report_on(chat: ChatVLM, cfg: Config, *, split: str, episodes: int, greedy: bool) -> tuple[Report, list[Episode]]:
-    """The policy on held-out starts."""
+def validate(chat: ChatVLM, cfg: Config, run: Run, step: int) -> Report:
+    """The sampled policy after a step, on starts that training never uses; a few episodes are kept."""
+    return report_on(chat, cfg, run, step_name(step), split="validate", episodes=cfg.evaluation.episodes, greedy=False)
+
+
+def report_on(chat: ChatVLM, cfg: Config, run: Run, name: str, *, split: str, episodes: int, greedy: bool) -> Report:
+    """The policy on held-out starts; a few episodes are kept under `name`."""
     actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
     with whole(chat):
-        return evaluate_actor(actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows)
+        report, ended = evaluate_actor(
+            actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows
+        )
+    draw = map_drawer(cfg.world, make_plans(cfg.seed, split, groups=episodes))
+    keep_evaluation(run.folder, name, map(draw, ended))
+    return report
 
 
-def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
+def final_reports(chat: ChatVLM, cfg: Config, run: Run, when: str) -> dict[str, Any]:
     """Greedy and sampled, on the starts that nothing else ever uses."""
     reports = {}
     for name, greedy in (("greedy", True), ("sampled", False)):
-        if cfg.evaluation.final_episodes:
-            report, _ = report_on(chat, cfg, split="test", episodes=cfg.evaluation.final_episodes, greedy=greedy)
+        if count := cfg.evaluation.final_episodes:
+            report = report_on(chat, cfg, run, f"{when}-{name}", split="test", episodes=count, greedy=greedy)
             reports[name] = report.plain()
     return reports
 
 
-def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
+def finish(chat: ChatVLM, cfg: Config, run: Run, before: dict[str, Any]) -> dict[str, Any]:
     """Before and after RL, side by side, and the seconds spent around it."""
     seconds = dict(before["seconds"])
     with timed(seconds, "evaluating the end"):
-        after = final_reports(chat, cfg)
+        after = final_reports(chat, cfg, run, "after")
     return {"before": before["reports"], "after": after, "seconds": seconds}
 
 
@@ -86,7 +97,8 @@ def evaluate(
     report, ended = evaluate_actor(
         actor, cfg.world, seed=cfg.seed, split="test", episodes=episodes, rows=cfg.evaluation.rows
     )
-    keep_episodes(ended, folder)
+    draw = map_drawer(cfg.world, make_plans(cfg.seed, "test", groups=episodes))
+    keep_episodes(folder / EPISODES, map(draw, ended), most=EVALUATION_KEPT)
     return report.plain()
 
 
@@ -97,11 +109,11 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     store = EpisodeStore(out)
     there = store.ids()
     plans = [plan for plan in make_plans(cfg.seed, "collect", groups=episodes) if plan.id not in there]
-    rows = min(cfg.evaluation.rows, max(1, len(plans)))
+    rows, draw = min(cfg.evaluation.rows, max(1, len(plans))), map_drawer(cfg.world, plans)
     with progress(len(plans), "collecting") as bar:
 
         def keep(episode: Episode) -> None:
-            store.add(episode)
+            store.add(draw(episode))
             bar.advance()
 
         run_plans(plans, [make_env(cfg.world) for _ in range(rows)], actor, finished=keep)

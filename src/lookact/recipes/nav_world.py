@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, Protocol
 
 from lookact.data.demos import Demo
 from lookact.envs.chat_env import ChatEnv
@@ -14,7 +15,14 @@ from lookact.envs.scenes.generate import RoomStyle
 from lookact.envs.scenes.questions.facts import spoken
 from lookact.recipes.nav_config import World
 from lookact.seeding import derive
-from lookact.types import Plan
+from lookact.types import Episode, FloorMap, Plan
+
+
+class Mapped(Protocol):
+    """A world that can be seen from above."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any: ...
+    def floor_map(self) -> FloorMap: ...
 
 
 def make_env(world: World) -> ChatEnv:
@@ -42,6 +50,25 @@ def make_plans(seed: int, split: str, *, groups: int, size: int = 1, step: int =
             name = f"{split}-{step:05d}-{group:04d}-{copy:02d}"
             plans.append(Plan(id=name, group=group, seed=derive(seed, "episode", *path, copy), options=options))
     return plans
+
+
+def map_drawer(world: World, plans: Sequence[Plan]) -> Callable[[Episode], Episode]:
+    """Gives an episode of one of the plans the map of its room."""
+    return drawer_in(make_env(world).env.unwrapped, plans)  # type: ignore[arg-type]
+
+
+def drawer_in(env: Mapped, plans: Sequence[Plan]) -> Callable[[Episode], Episode]:
+    """The same, by what `env` looks like from above when the episode begins; one that never began has no map."""
+    by_id = {plan.id: plan for plan in plans}
+
+    def draw(episode: Episode) -> Episode:
+        if not episode.turns:
+            return episode
+        plan = by_id[episode.id]
+        env.reset(seed=plan.seed, options=dict(plan.options))
+        return replace(episode, floor_map=env.floor_map())
+
+    return draw
 
 
 def make_demos(world: World, plans: Sequence[Plan], *, noise: float) -> Iterator[Demo]:

@@ -32,6 +32,7 @@ from lookact.train.checkpoint import (
 from lookact.train.distributed import barrier, broadcast, is_main
 from lookact.train.durable import recover, sync
 from lookact.train.gathering import gathered
+from lookact.train.kept_episodes import rewind_episodes
 from lookact.train.manifest import MANIFEST, verify
 from lookact.train.progress import Progress
 from lookact.train.provenance import write_config, write_versions
@@ -193,10 +194,12 @@ def _find_start(folder: Path, resume: Path | None, auto_resume: bool) -> Path | 
 
 def _rewind(folder: Path, start: Path | None, done: int) -> None:
     """Make the folder as it was when `start` was written."""
-    if start is not None and start.resolve().parent != folder.resolve() and (start.parent / METRICS).exists():
-        shutil.copy(start.parent / METRICS, folder / METRICS)
+    elsewhere = start.parent if start is not None and start.resolve().parent != folder.resolve() else None
+    if elsewhere is not None and (elsewhere / METRICS).exists():
+        shutil.copy(elsewhere / METRICS, folder / METRICS)
     cut_after(folder / METRICS, None if start is None else done)
     abandon_newer(folder, -1 if start is None else done)
+    rewind_episodes(folder, -1 if start is None else done, elsewhere)
 
 
 def _has_lines(path: Path) -> bool:

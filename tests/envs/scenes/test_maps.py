@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lookact.envs.scenes.generate import generate_room
-from lookact.envs.scenes.maps import GOAL, PAPER, PATHS, draw_map
+from lookact.envs.scenes.maps import GOAL, PAPER, PATHS, draw_map, draw_walk, floor_map
 from lookact.envs.scenes.scene import camera_pose
 from lookact.envs.scenes.space import free_space
 
@@ -66,3 +66,25 @@ def test_a_room_without_objects_or_walk_can_be_drawn(scene):
         scene, boxes=(), faces=scene.faces[bare], instances=scene.instances[bare], trajectory=np.zeros((0, 4, 4))
     )
     assert draw_map(empty, size=64, paths=[np.zeros((0, 2))]).shape == (64, 64, 3)
+
+
+def test_a_floor_map_knows_where_its_metres_lie(scene):
+    room = floor_map(scene, 0, size=160)
+    assert count(room.picture, GOAL) > 30
+    corners = room.to_pixels(scene.floor)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    # a twentieth is left free on each side of the longer way, and y grows upwards
+    assert max(high - low) == pytest.approx(160 * 0.9)
+    assert low.tolist() == pytest.approx((160 - high).tolist())
+    north = scene.floor[scene.floor[:, 1].argmax()]
+    assert room.to_pixels(north)[0, 1] == pytest.approx(low[1])
+
+
+def test_a_walk_is_drawn_where_it_was_walked(scene):
+    room = floor_map(scene, size=200)
+    x, y = room.middle
+    drawn = draw_walk(room, np.array([[x - 0.5, y, 0.0, 1.2], [x + 0.5, y, 0.0, 1.2]]))
+    changed = np.argwhere(np.abs(drawn.astype(int) - room.picture).max(axis=2) > 60)
+    assert count(drawn, PATHS[0], tolerance=60) > 20
+    assert abs(changed[:, 0].mean() - 100) < 3
+    assert changed[:, 1].min() == pytest.approx(100 - 0.5 * room.scale, abs=6)
