@@ -27,6 +27,13 @@ def test_distance_is_walked_to_where_the_goal_counts_as_reached(make_place):
     assert np.isinf(at(5.5, 2.0))
 
 
+@pytest.mark.parametrize(("off", "reached"), [(0.0, True), (9e-7, True), (-9e-7, True), (1e-4, False)])
+def test_rounding_does_not_decide_over_success(make_place, off, reached):
+    # the chair stands a metre from the middle of the cell at 3.05
+    field = goal_field(place := make_place(6.0, 4.0, {"chair": (4.05 + off, 1.5, 1.0, 1.0, 0.9)}), 0, 1.0)
+    assert (field[place.space.index(np.array([3.05, 2.05]))] == 0.0) is np.bool_(reached)
+
+
 def test_a_goal_behind_a_wall_is_not_reached(make_place):
     place = make_place(6.0, 4.0, {"chair": (3.5, 0.0, 0.5, 0.5, 0.9)})
     # a notch cuts the floor: a wall from (2.8, 0) to (3.2, 2) stands between the chair and the left half

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.envs.motion import Pose
+from lookact.envs.motion import Move, Pose, apply_move
 from lookact.envs.places import look
 from lookact.envs.scenes.render import Camera
 from lookact.envs.scenes.vsi import Question
@@ -35,6 +35,17 @@ def test_a_question_about_the_room_counts_quarters_of_the_circle(make_place):
     for yaw, share in ((0.1, 0.25), (0.2, 0.25), (1.7, 0.5), (-0.1, 0.75), (-3.0, 1.0)):
         seen.add(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA))
         assert seen.share == share
+
+
+@pytest.mark.parametrize("start", [0.0, -np.pi, np.pi / 2, 1e-12, -1e-12])
+@pytest.mark.parametrize("turn", [90, -90])
+def test_four_quarter_turns_see_the_whole_circle(make_place, start, turn):
+    place, seen = make_place(6.0, 4.0, {}), Seen(ROOM, ())
+    pose = Pose(3.0, 2.0, start, 1.2)
+    for quarter in range(1, 5):
+        seen.add(look(place, pose, CAMERA))
+        assert seen.share == quarter / 4
+        pose = apply_move(place.space, pose, Move(turn, 0.0)).pose
 
 
 def test_the_environment_tells_it_before_and_after_each_turn():

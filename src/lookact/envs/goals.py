@@ -22,6 +22,9 @@ from lookact.envs.scenes.scene import Array, Box
 from lookact.envs.scenes.space import distance_field
 from lookact.seeding import derive, numpy_rng
 
+ROUNDING = 1e-6
+"""Metres by which a distance may exceed `success_distance` and still be it: no rounding decides over a success."""
+
 
 @dataclass(frozen=True)
 class Difficulty:
@@ -75,7 +78,7 @@ def goal_field(place: Place, goal: int, success_distance: float) -> NDArray[np.f
     rows, cols = np.nonzero(space.free)
     centres = space.origin + (np.stack([cols, rows], axis=1) + 0.5) * space.cell
     nearest = nearest_on_footprint(place.scene.boxes[goal], centres)
-    near = np.linalg.norm(centres - nearest, axis=1) <= success_distance
+    near = np.linalg.norm(centres - nearest, axis=1) <= success_distance + ROUNDING
     near[near] = _in_sight(place.scene.floor, centres[near], nearest[near])
     reached = np.zeros_like(space.free)
     reached[rows[near], cols[near]] = True

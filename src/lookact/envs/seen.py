@@ -9,6 +9,7 @@ import numpy as np
 
 from lookact.envs.motion import Pose
 from lookact.envs.places import View
+from lookact.envs.scenes.grid import ROUNDING
 from lookact.envs.scenes.questions.facts import GLIMPSE, spoken
 from lookact.envs.scenes.vsi import Question
 
@@ -49,4 +50,4 @@ class Seen:
 
 
 def _quarter(pose: Pose) -> int:
-    return math.floor((pose.yaw + math.pi) / (2 * math.pi) * DIRECTIONS) % DIRECTIONS
+    return math.floor((pose.yaw + math.pi + ROUNDING) / (2 * math.pi) * DIRECTIONS) % DIRECTIONS

@@ -1,6 +1,6 @@
 import pytest
 
-from lookact.envs.experts.sentences import in_view, never_seen, out_of_view
+from lookact.envs.experts.sentences import in_view, located, never_seen, out_of_view
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,10 @@ def test_what_was_seen_before_is_told_with_its_side():
 
 def test_what_was_never_seen():
     assert never_seen() == "Not in view."
+
+
+@pytest.mark.parametrize("off", [0.0, 2e-7, -2e-7])
+def test_rounding_changes_no_sentence(off):
+    assert in_view(15.0 + off, 2.0 + off) == "I see it far ahead."
+    assert out_of_view(-135.0 + off) == "It is out of view on the right."
+    assert located("bed", 0.0, 1.25 + off) == "The bed is 1.5 m ahead."

@@ -218,6 +218,43 @@ def test_advance_from_a_blocked_cell_does_not_move():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("slope", [1e-3, 1e-5, 1e-7, 1e-9, 1e-11])
+def test_advance_flat_against_an_edge_ends_where_it_can_go_on_from(slope):
+    free = np.ones((20, 20), bool)
+    free[10:, 5:] = False
+    space = FreeSpace(free, np.zeros(2), 0.1)
+    start = np.array([0.05, 1.0 - slope])
+    reached, collided = advance(space, start, start + np.array([1.5, 1.5 * slope]))
+    assert collided
+    assert space.contains(reached)
+    assert advance(space, reached, reached - [0.0, 0.3])[1] is False
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-12, -1e-12])
+def test_a_walk_to_the_edge_of_a_blocked_cell_is_blocked_whichever_way_it_was_rounded(off):
+    free = np.ones((20, 20), bool)
+    free[:, 3] = False
+    space = FreeSpace(free, np.zeros(2), 0.1)
+    # from the middle of a cell a quarter of a metre ends on an edge
+    assert advance(space, np.array([0.05, 0.05]), np.array([0.3 + off, 0.05]))[1]
+    assert not advance(space, np.array([0.65, 0.05]), np.array([0.4 + off, 0.05]))[1]
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-12, -1e-12])
+def test_what_is_just_a_radius_away_is_not_touched(off):
+    # its left side 0.2 m from the middle of the cells of column 19
+    space = free_space(room(boxes=[upright_box(2.4 + off, 2.0, 0.5, (0.5, 1.0, 1.0))]), radius=0.2)
+    assert space.contains(np.array([1.95, 2.05]))
+    assert not space.contains(np.array([2.05, 2.05]))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-6, -1e-6])
+def test_a_pillar_on_the_edge_of_a_cell_stands_in_both(off):
+    pillar = [BOX, 2.0 + off, 1.5, 0, 2.6, 2.1, 2.5, 9, 9, 9]
+    space = free_space(room(parts=[[BOX, 0, 0, 0, 5, 4, 2.5, 9, 9, 9], pillar]), radius=0.2)
+    assert np.flatnonzero(~space.free[18, 2:48]).tolist() == list(range(16, 26))
+
+
 def test_advance_never_tunnels():
     rng = np.random.default_rng(7)
     space = random_grid(3, shape=(30, 30), density=0.15)

@@ -105,7 +105,7 @@ def test_scene_notes_become_a_scene_that_can_be_asked_about(tmp_path: Path) -> N
     assert scene.floor.mean(axis=0).tolist() == [1, 2]
     asked = {question.question_type: question.ground_truth for question in ask(scene, seed=0)}
     # nothing that needs a mesh or a walk, and no distances: only the bed has a name of its own
-    assert asked == {"object_counting": "2", "object_size_estimation": "200", "room_size_estimation": "20.2"}
+    assert asked == {"object_counting": "2", "object_size_estimation": "200", "room_size_estimation": "20.3"}
 
 
 @pytest.mark.parametrize("columns", [False, True])

@@ -10,6 +10,7 @@ from scipy import ndimage
 
 from lookact.envs.motion import Pose, heading, wrap
 from lookact.envs.places import View
+from lookact.envs.scenes.grid import ROUNDING, SINGLE_ROUNDING, cells_of
 from lookact.envs.scenes.obstacles import STEP
 from lookact.envs.scenes.render import Camera, pixel_rays
 from lookact.envs.scenes.scene import Array
@@ -46,9 +47,10 @@ class SeenMap:
         """Draw a view, and return the world points (h, w, 3) of its pixels."""
         points = pixel_points(view, self.camera)
         height, hit = points[..., 2], view.depth > 0
-        solid = hit & (height > STEP) & (height < BODY_HEIGHT)
+        below = hit & (height < BODY_HEIGHT - SINGLE_ROUNDING)
+        solid = below & (height > STEP + SINGLE_ROUNDING)
         self._mark(self.solid, points[solid][:, :2])
-        self._mark(self.seen, points[hit & (height < BODY_HEIGHT)][:, :2])
+        self._mark(self.seen, points[below][:, :2])
         self._mark(self.seen, _open_floor(view, self.camera, solid))
         self.looks.append(view.pose)
         return points
@@ -64,7 +66,7 @@ class SeenMap:
     def bump(self, pose: Pose) -> None:
         """Remember that there was no way on from here: what stops a body is broader than the line it walked."""
         x, y = np.mgrid[-0.4:0.41:0.05, -0.4:0.41:0.05].reshape(2, -1)
-        ahead = (x > 0.05) & (np.hypot(x - 0.2, y) < 0.25)
+        ahead = (x > 0.05 + ROUNDING) & (np.hypot(x - 0.2, y) < 0.25 - ROUNDING)
         forward, left = heading(pose.yaw), heading(pose.yaw + np.pi / 2)
         self._mark(self.stuck, np.array([pose.x, pose.y]) + x[ahead, None] * forward + y[ahead, None] * left)
 
@@ -72,7 +74,7 @@ class SeenMap:
         """Where the body may go as far as it knows, cut to the part seen: the unseen counts as free."""
         window = self.window()
         solid = self.solid[window]
-        free = ndimage.distance_transform_edt(~solid) * CELL >= clearance if solid.any() else ~solid
+        free = ndimage.distance_transform_edt(~solid) * CELL >= clearance - ROUNDING if solid.any() else ~solid
         origin = self.origin + np.array([window[1].start, window[0].start]) * CELL
         rows, cols = np.mgrid[: free.shape[0], : free.shape[1]]
         away = np.hypot(origin[0] + (cols + 0.5) * CELL - pose.x, origin[1] + (rows + 0.5) * CELL - pose.y)
@@ -100,9 +102,11 @@ class SeenMap:
 
     def _looked(self, pose: Pose, yaw: float) -> bool:
         """Whether a view from about here already looked that way."""
-        half = math.atan(self.camera.width / 2 / self.camera.fx)
+        # walks of a metre and turns of half the view are common: their rounding must not decide
+        half = math.atan(self.camera.width / 2 / self.camera.fx) - ROUNDING
+        near = ANCHOR_METERS - ROUNDING
         return any(
-            math.hypot(look.x - pose.x, look.y - pose.y) < ANCHOR_METERS and abs(wrap(look.yaw - yaw)) < half
+            math.hypot(look.x - pose.x, look.y - pose.y) < near and abs(wrap(look.yaw - yaw)) < half
             for look in self.looks
         )
 
@@ -111,12 +115,12 @@ class SeenMap:
         yaws = yaw + np.radians(np.arange(-30, 31, 15))
         steps = np.arange(1, 16) * CELL
         rays = np.stack([np.cos(yaws), np.sin(yaws)], axis=-1)[:, None] * steps[:, None]
-        cols, rows = np.moveaxis(np.floor((rays + np.array([pose.x, pose.y]) - self.origin) / CELL).astype(int), -1, 0)
+        cols, rows = np.moveaxis(cells_of(rays + np.array([pose.x, pose.y]), self.origin, CELL), -1, 0)
         clear = np.logical_and.accumulate(~self.solid[rows, cols], axis=1)
         return float((clear & ~self.seen[rows, cols]).mean())
 
     def _mark(self, grid: Mask, points: Array) -> None:
-        cols, rows = np.floor((points - self.origin) / CELL).astype(int).T
+        cols, rows = cells_of(points, self.origin, CELL, tolerance=SINGLE_ROUNDING).T
         inside = (cols >= 0) & (rows >= 0) & (cols < grid.shape[1]) & (rows < grid.shape[0])
         grid[rows[inside], cols[inside]] = True
 
@@ -138,6 +142,6 @@ def _open_floor(view: View, camera: Camera, solid: Mask) -> Array:
     sideways = -(np.arange(camera.width) + 0.5 - camera.cx) / camera.fx
     rays = ahead + sideways[:, None] * left
     steps = np.arange(0.0, SIGHT, CELL / 2)
-    column, step = np.nonzero(steps < nearest[:, None] - CELL)
+    column, step = np.nonzero(steps < nearest[:, None] - CELL - SINGLE_ROUNDING)
     points: Array = np.array([view.pose.x, view.pose.y]) + steps[step, None] * rays[column]
     return points

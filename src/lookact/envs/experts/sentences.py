@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
+from lookact.envs.scenes.grid import SINGLE_ROUNDING
+
 AHEAD_DEGREES = 15.0
 BEHIND_DEGREES = 135.0
 NEAR_METERS = 2.0
+BEARING_ROUNDING = 1e-4
+"""Degrees: a bearing rests on depths."""
 
 
 def in_view(bearing: float, distance: float) -> str:
     """6 of them: near or far, and left, ahead or right. Bearing in degrees, positive to the left."""
-    return f"I see it {'near' if distance < NEAR_METERS else 'far'} {_side(bearing)}."
+    return f"I see it {'near' if distance < NEAR_METERS - SINGLE_ROUNDING else 'far'} {_side(bearing)}."
 
 
 def out_of_view(bearing: float) -> str:
@@ -22,16 +28,21 @@ def never_seen() -> str:
 
 
 def _side(bearing: float) -> str:
-    if abs(bearing) > BEHIND_DEGREES:
+    if abs(bearing) > BEHIND_DEGREES + BEARING_ROUNDING:
         return "behind"
-    if abs(bearing) <= AHEAD_DEGREES:
+    if abs(bearing) <= AHEAD_DEGREES + BEARING_ROUNDING:
         return "ahead"
     return "on the left" if bearing > 0 else "on the right"
 
 
 def located(label: str, bearing: float, distance: float) -> str:
     """Where a thing stands that has just come into view, to half a metre."""
-    return f"The {label} is {round(2 * distance) / 2:g} m {_side(bearing)}."
+    return f"The {label} is {_half_metres(distance):g} m {_side(bearing)}."
+
+
+def _half_metres(distance: float) -> float:
+    """To half a metre, a quarter upwards."""
+    return math.floor(2 * (distance + SINGLE_ROUNDING) + 0.5) / 2
 
 
 def counted(number: int) -> str:
@@ -41,7 +52,7 @@ def counted(number: int) -> str:
 
 def room_ahead(distance: float) -> str:
     """How far the room goes on, to half a metre."""
-    return f"The wall is {round(2 * distance) / 2:g} m ahead."
+    return f"The wall is {_half_metres(distance):g} m ahead."
 
 
 def still_looking(label: str | None) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from lookact.envs.scenes.grid import cells_of
 from lookact.envs.scenes.obstacles import inside_floor, vertical_extent
 from lookact.envs.scenes.render import Renderer
 from lookact.envs.scenes.scene import Array, Scene, camera_pose
@@ -118,8 +119,7 @@ def _view_from_above(scene: Scene, sheet: _Sheet, space: FreeSpace | None) -> Pi
     top = max([1.2, *(vertical_extent(box)[1] for box in scene.boxes)]) + 0.05
     picture[inside] = Renderer(scene).look_down(points[inside], top)
     if space is not None:
-        index = np.floor((points[inside] - space.origin) / space.cell).astype(int)
-        index = index.clip(0, np.array(space.free.shape[::-1]) - 1)
+        index = cells_of(points[inside], space.origin, space.cell).clip(0, np.array(space.free.shape[::-1]) - 1)
         free = np.zeros(inside.shape, dtype=bool)
         free[inside] = space.free[index[:, 1], index[:, 0]]
         picture[free] = (0.72 * picture[free] + 0.28 * np.array([120, 214, 150])).astype(np.uint8)

@@ -12,6 +12,7 @@ from scipy import ndimage
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from lookact.envs.scenes.grid import ROUNDING, SINGLE_ROUNDING, cells_of
 from lookact.envs.scenes.obstacles import box_distance, floor_clearance, structure_points
 from lookact.envs.scenes.scene import Array, Scene
 from lookact.errors import DataError
@@ -48,7 +49,7 @@ class FreeSpace:
 
     def index(self, xy: Array) -> tuple[int, int]:
         """The (row, col) of the cell around a point, which may lie off the grid."""
-        column, row = np.floor((np.asarray(xy) - self.origin) / self.cell).astype(int)
+        column, row = cells_of(np.asarray(xy), self.origin, self.cell)
         return int(row), int(column)
 
     def centre(self, row: int, col: int) -> Array:
@@ -89,7 +90,7 @@ class FreeSpace:
 def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: float = 0.1) -> FreeSpace:
     """Cells where an upright agent of that radius and height touches neither wall nor object.
 
-    Pockets cut off from the largest region are not free.
+    A thing that is just `radius` away is not touched. Pockets cut off from the largest region are not free.
     """
     if len(scene.floor) < 3:
         raise DataError(f"scene {scene.id} has no floor plan: give `floor` at least three corners")
@@ -97,8 +98,8 @@ def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: 
     cols, rows = np.maximum(1, np.ceil((high - low) / cell - 1e-9)).astype(int)
     y, x = np.mgrid[:rows, :cols] + 0.5
     centres = low + np.stack([x, y], axis=-1) * cell
-    free = floor_clearance(scene.floor, centres) >= radius
-    free &= box_distance(scene.boxes, centres, height=height) >= radius
+    free = floor_clearance(scene.floor, centres) >= radius - ROUNDING
+    free &= box_distance(scene.boxes, centres, height=height) >= radius - ROUNDING
     points = structure_points(scene, height=height, spacing=cell / 2)
     if len(points):
         free &= ~_near_points(points, low, (int(rows), int(cols)), radius=radius, cell=cell)
@@ -106,12 +107,13 @@ def free_space(scene: Scene, *, radius: float = 0.2, height: float = 1.5, cell: 
 
 
 def _near_points(points: Array, origin: Array, shape: tuple[int, int], *, radius: float, cell: float) -> Mask:
-    """Cells whose centre is within `radius` of the centre of a cell that holds a point."""
+    """Cells whose centre is within `radius` of the centre of a cell that holds a point; an edge is held by both."""
     empty = np.ones(shape, dtype=bool)
-    index = np.floor((points - origin) / cell).astype(int)
+    sides = (SINGLE_ROUNDING, -SINGLE_ROUNDING)
+    index = np.concatenate([cells_of(points, origin, cell, tolerance=side) for side in sides])
     index = index[(index >= 0).all(axis=1) & (index < shape[::-1]).all(axis=1)]
     empty[index[:, 1], index[:, 0]] = False
-    near: Mask = ndimage.distance_transform_edt(empty) * cell < radius
+    near: Mask = ndimage.distance_transform_edt(empty) * cell < radius - ROUNDING
     return near if not empty.all() else np.zeros(shape, dtype=bool)
 
 
@@ -176,12 +178,17 @@ def advance(space: FreeSpace, start_xy: Array, end_xy: Array) -> tuple[Array, bo
     start, end = np.asarray(start_xy, dtype=np.float64), np.asarray(end_xy, dtype=np.float64)
     cuts = np.concatenate([[0.0], _crossings(space, start, end), [1.0, 1.0]])
     middles = start + ((cuts[:-1] + cuts[1:]) / 2)[:, None] * (end - start)
-    blocked = [not space.contains(xy) for xy in middles]
-    if not any(blocked):
+    free = [space.contains(xy) for xy in middles]
+    if all(free):
         return end, False
+    first = free.index(False)
     length = float(np.linalg.norm(end - start))
-    reach = max(0.0, cuts[blocked.index(True)] - BACK_OFF / max(length, BACK_OFF))
-    return start + reach * (end - start), True
+    reach = max(0.0, cuts[first] - BACK_OFF / max(length, BACK_OFF))
+    reached = start + reach * (end - start)
+    if first and not space.contains(reached):
+        # so flat against the edge that the step back did not leave it
+        return middles[first - 1], True
+    return reached, True
 
 
 def _crossings(space: FreeSpace, start: Array, end: Array) -> Array:

@@ -14,6 +14,11 @@ def test_turns_have_names_within_thirty_degrees() -> None:
     assert turn_of(angles).tolist() == [0, 0, 0, 1, 1, 2, 2, 2, -1, -1, -1, -1, -1]
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-12, -1e-12])
+def test_a_turn_just_thirty_degrees_off_has_a_name(off: float) -> None:
+    assert turn_of(np.array([60, 120, -60, 150]) + off).tolist() == [0, 0, 1, 2]
+
+
 def test_bearings_are_counter_clockwise_from_x() -> None:
     assert bearing(np.array([[1.0, 0], [0, 2], [-3, 0], [1, -1]])).tolist() == [0, 90, 180, -45]
 

@@ -124,3 +124,12 @@ def test_sizes_hold(asked) -> None:
 def test_floors_hold(asked) -> None:
     for scene, question in asked["room_size_estimation"]:
         assert float(question.ground_truth) == pytest.approx(strip_area(scene.floor), abs=0.0501)
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-12, -1e-12])
+def test_halves_are_told_upwards_whichever_way_they_were_rounded(off: float) -> None:
+    scene = bare(
+        [box("bed", [1, 1, 0.25], [2.005 + off, 1.5, 0.5])], [[0, 0], [4.5 + off, 0], [4.5 + off, 4.5], [0, 4.5]]
+    )
+    told = {question.question_type: question.ground_truth for question in ask(scene, seed=0)}
+    assert (told["object_size_estimation"], told["room_size_estimation"]) == ("201", "20.3")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.envs.scenes.grid import ROUNDING, cells_of
 from lookact.envs.scenes.obstacles import footprint_distance
 from lookact.envs.scenes.questions.facts import Facts
 from lookact.envs.scenes.questions.geometry import wrap_degrees
@@ -55,7 +56,7 @@ def turn_of(angle: Array) -> Turns:
     """Index into TURNS of angles in degrees, left positive; -1 where no name fits clearly."""
     turns = np.full(np.shape(angle), UNCLEAR)
     for turn, middle in enumerate(MIDDLES):
-        turns[np.abs(wrap_degrees(angle - middle)) <= SLACK] = turn
+        turns[np.abs(wrap_degrees(angle - middle)) <= SLACK + ROUNDING] = turn
     return turns
 
 
@@ -84,9 +85,11 @@ def standing_places(facts: Facts) -> Array:
     cells = space.origin + (np.stack([columns, rows], axis=1) + 0.5) * space.cell
     stands = np.full((len(facts.unique), 2), np.nan)
     for place, index in enumerate(facts.unique):
-        near = cells[footprint_distance(facts.scene.boxes[index], cells) <= BESIDE]
+        near = cells[footprint_distance(facts.scene.boxes[index], cells) <= BESIDE + ROUNDING]
         if len(near):
-            stands[place] = near[np.hypot(*(near - facts.centres[index]).T).argmin()]
+            away = np.hypot(*(near - facts.centres[index]).T)
+            # of equally near ones the first
+            stands[place] = near[(away <= away.min() + ROUNDING).argmax()]
     return stands
 
 
@@ -121,7 +124,7 @@ def march(space: FreeSpace, starts: Array, ends: Array) -> Array:
     longest = float(np.hypot(*(ends - starts).T).max(initial=0.0))
     share = np.linspace(0.0, 1.0, max(2, int(np.ceil(2 * longest / space.cell)) + 1))
     points = starts[:, None] + share[:, None] * (ends - starts)[:, None]
-    columns, rows = np.moveaxis(np.floor((points - space.origin) / space.cell).astype(int), -1, 0)
+    columns, rows = np.moveaxis(cells_of(points, space.origin, space.cell), -1, 0)
     height, width = space.free.shape
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
     free = inside & space.free[rows.clip(0, height - 1), columns.clip(0, width - 1)]
@@ -159,6 +162,6 @@ def _arrivals(facts: Facts, things: NDArray[np.intp], starts: Array, ends: Array
 
 def _arrived(facts: Facts, thing: int, starts: Array, ends: Array) -> Mask:
     box = facts.scene.boxes[facts.unique[thing]]
-    moved = np.linalg.norm(ends - starts, axis=-1) >= SHORTEST_LEG
-    arrived: Mask = moved & (footprint_distance(box, ends) <= BESIDE)
+    moved = np.linalg.norm(ends - starts, axis=-1) >= SHORTEST_LEG - ROUNDING
+    arrived: Mask = moved & (footprint_distance(box, ends) <= BESIDE + ROUNDING)
     return arrived

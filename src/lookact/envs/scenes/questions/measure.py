@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from lookact.envs.scenes.grid import ROUNDING
 from lookact.envs.scenes.questions.facts import Draft, Facts, spoken
 from lookact.envs.scenes.questions.geometry import polygon_area
 
@@ -28,12 +29,12 @@ def object_counting(facts: Facts, rng: np.random.Generator, count: int) -> list[
 
 def object_abs_distance(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
     """Closest points of two things that are each the only one of their kind."""
-    pairs = [pair for pair in itertools.combinations(facts.unique, 2) if facts.gaps[pair] >= NEAREST]
+    pairs = [pair for pair in itertools.combinations(facts.unique, 2) if facts.gaps[pair] >= NEAREST - ROUNDING]
     drafts = []
     for choice in rng.permutation(len(pairs))[:count]:
         first, second = (pairs[choice][place] for place in rng.permutation(2))
         text = f"From the closest point of the {facts.name(first)} to the closest point of the {facts.name(second)}"
-        drafts.append(Draft(f"{text}, what is the distance in meters?", f"{facts.gaps[first, second]:.1f}"))
+        drafts.append(Draft(f"{text}, what is the distance in meters?", _told(facts.gaps[first, second], 1)))
     return drafts
 
 
@@ -43,7 +44,7 @@ def object_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -
     for index in (facts.unique[place] for place in rng.permutation(len(facts.unique))[:count]):
         longest = 100 * float(facts.scene.boxes[index].size.max())
         text = f"Of the length, width and height of the {facts.name(index)}, how long is the longest in centimeters?"
-        drafts.append(Draft(text, f"{longest:.0f}"))
+        drafts.append(Draft(text, _told(longest, 0)))
     return drafts
 
 
@@ -52,4 +53,9 @@ def room_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -> 
     if len(facts.scene.floor) < 3 or not count:
         return []
     text = "How large is the floor of this room in square meters? If several rooms are shown, add them up."
-    return [Draft(text, f"{polygon_area(facts.scene.floor):.1f}")]
+    return [Draft(text, _told(polygon_area(facts.scene.floor), 1))]
+
+
+def _told(number: float, digits: int) -> str:
+    """A number as an answer, halves upwards."""
+    return f"{number + ROUNDING:.{digits}f}"

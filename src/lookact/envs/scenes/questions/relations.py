@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.envs.scenes.grid import ROUNDING
 from lookact.envs.scenes.questions.facts import Draft, Facts, choose, spoken
 from lookact.envs.scenes.questions.geometry import wrap_degrees
 
@@ -36,7 +37,10 @@ def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
         chosen = [kinds[place] for place in rng.permutation(len(kinds))[:4]]
         gaps = [min(facts.gaps[target, index] for index in facts.by_label[label]) for label in chosen]
         best, second = sorted(gaps)[:2]
-        if second - best < max(MARGIN_METRES, MARGIN_SHARE * second) or (target, frozenset(chosen)) in drafts:
+        if (
+            second - best < max(MARGIN_METRES, MARGIN_SHARE * second) - ROUNDING
+            or (target, frozenset(chosen)) in drafts
+        ):
             continue
         names = [spoken(label) for label in chosen]
         nearest = names[int(np.argmin(gaps))]
@@ -91,14 +95,14 @@ def clear_triples(facts: Facts, sectors: Sectors, names: list[str]) -> tuple[NDA
     """Triples (k, 3) of places in `facts.unique` (stand, face, seek) with a clear answer, and the answers (k,)."""
     centres = facts.centres[facts.unique]
     offsets = centres[None] - centres[:, None]
-    far = np.hypot(offsets[..., 0], offsets[..., 1]) >= ARM
+    far = np.hypot(offsets[..., 0], offsets[..., 1]) >= ARM - ROUNDING
     bearings = np.degrees(np.arctan2(offsets[..., 1], offsets[..., 0]))
     angles = wrap_degrees(bearings[:, None, :] - bearings[:, :, None])
     answers = np.full(angles.shape, -1)
     for low, high, name in sectors:
         answers[(angles >= low) & (angles < high)] = names.index(name)
     for edge in _edges(sectors):
-        answers[np.abs(wrap_degrees(angles - edge)) < MARGIN_DEGREES] = -1
+        answers[np.abs(wrap_degrees(angles - edge)) < MARGIN_DEGREES - ROUNDING] = -1
     answers[~(far[:, :, None] & far[:, None, :])] = -1
     places = np.arange(len(centres))
     answers[:, places, places] = -1
