@@ -72,3 +72,10 @@ def test_lessons_carry_pairs_scores_and_what_was_said():
     assert (skipped.verdict, skipped.raw_text) == (-1, "skipped")
     assert (given.first, given.second, given.verdict, given.raw_text) == ("c", "d", 0, "0")
     assert (given.score_first, given.score_second) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_equal_sums_are_equal_in_whatever_order_they_were_added(order):
+    rewards = np.array([0.1, 0.2, 0.3])
+    first, second = np.tile(rewards, (2, 1)), np.stack([rewards[list(order)], rewards + 1e-9])
+    assert TEACHERS["oracle"].prefer(first, second, seed=0)[0].tolist() == [-1, 1]

@@ -44,6 +44,16 @@ def test_differences_that_are_all_alike_make_one_bin():
     assert counted.counts.tolist() == [[2, 0, 0]]
 
 
+def test_rounding_moves_no_difference_over_an_edge():
+    # 0.3 - 0.1 falls short of 0.2, and 0.7 - 0.1 of 0.6, by the last digit
+    rows = [(0.1, 0.3, 1), (0.2, 0.0, 0), (0.7, 0.1, 0), (1.0, 0.0, 1), (0.1 + 0.2, 0.3, 0)]
+    counted = count_outcomes(log_of(rows), bins=5, equal_width=True)
+    assert counted.counts.sum(axis=1).tolist() == [0, 2, 0, 1, 1]
+    assert counted.ties == 1
+    alike = count_outcomes(log_of([(0.1, 0.3, 1), (0.2, 0.0, 0), (0.4, 0.2, 0)]), bins=2)
+    assert alike.counts.tolist() == [[3, 0, 0]]
+
+
 def test_bar_heights_are_shares_stacked_to_one():
     figure = draw_judge_accuracy(log_of(FAR + NEAR + TIES), title="T", bins=2)
     axes = figure.axes[0]

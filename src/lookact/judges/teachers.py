@@ -19,6 +19,9 @@ from lookact.types import Preference
 
 Scores = NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""Of the summed rewards: scores that differ by less are equal, whichever way their sums were rounded."""
+
 
 @dataclass(frozen=True)
 class Teacher:
@@ -47,6 +50,7 @@ class Teacher:
         sums = first.sum(axis=1), second.sum(axis=1)
         answered = np.maximum(*sums) > self.skip * margin if self.skip else np.ones(len(first), dtype=bool)
         gap = discounted(second, self.gamma) - discounted(first, self.gamma)
+        gap[np.abs(gap) <= ROUNDING * (np.abs(first) + np.abs(second)).sum(axis=1)] = 0.0
         verdicts = self._choose(gap, numpy_rng(seed, "teacher", "choice"))
         flipped = numpy_rng(seed, "teacher", "mistake").random(len(gap)) < self.mistake
         verdicts = np.where(flipped & (verdicts >= 0), 1 - verdicts, verdicts)

@@ -22,6 +22,8 @@ COLUMNS = (*SCORES, VERDICT)
 OUTCOMES = ("correct", "incorrect", "no preference")
 COLOURS = (PALETTE[0], PALETTE[1], PALE)
 BAR_INCHES = 0.9
+ROUNDING = 1e-9
+"""Of the largest score: how finely differences are told apart."""
 READABLE_SHARE = 0.06
 """Of a bar, for a count to fit into it."""
 
@@ -59,6 +61,9 @@ def read_query_log(path: Path) -> QueryLog:
 def count_outcomes(log: QueryLog, *, bins: int = 5, equal_width: bool = False) -> Bins:
     """Count verdicts in up to `bins` bins of about equally many pairs, or of equal width."""
     apart = np.abs(log.first - log.second)
+    # 0.3 - 0.1 and 0.2 are one difference, and no difference is one of rounding
+    unit = ROUNDING * (float(np.abs([log.first, log.second]).max()) or 1.0)
+    apart = np.round(apart / unit) * unit
     differ = apart > 0
     if not differ.any():
         raise DataError(f"all {len(apart)} pairs have equal scores: no verdict on them is right or wrong")
@@ -67,7 +72,7 @@ def count_outcomes(log: QueryLog, *, bins: int = 5, equal_width: bool = False) -
     # many equal differences make equal quantiles: such bins become one
     edges = np.unique(edges) if len(np.unique(edges)) > 1 else np.array([0.0, apart.max()])
     # a difference on an edge belongs to the bin above it, the largest to the last
-    places = np.minimum(np.searchsorted(edges, apart, side="right") - 1, len(edges) - 2)
+    places = np.minimum(np.searchsorted(edges, apart + unit / 2, side="right") - 1, len(edges) - 2)
     counts = np.zeros((len(edges) - 1, len(OUTCOMES)), np.int64)
     np.add.at(counts, (places, _outcomes(log)[differ]), 1)
     return Bins(edges, counts, ties=int((~differ).sum()))
