@@ -77,15 +77,17 @@ def together(tmp_path):
         close_distributed()
 
     def run(work, *arguments, processes=2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         fork = multiprocessing.get_context("fork")
-        running = [fork.Process(target=one, args=(r, processes, port, work, arguments)) for r in range(processes)]
-        for process in running:
-            process.start()
-        for process in running:
-            process.join()
+        with socket.socket() as held:
+            # held until the end, so that nobody else is given it
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(("127.0.0.1", 0))
+            port = held.getsockname()[1]
+            running = [fork.Process(target=one, args=(r, processes, port, work, arguments)) for r in range(processes)]
+            for process in running:
+                process.start()
+            for process in running:
+                process.join()
         assert [process.exitcode for process in running] == [0] * processes
         return [pickle.loads((tmp_path / f"returned-{rank}").read_bytes()) for rank in range(processes)]
 

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import random
+import select
 import signal
 import time
 from dataclasses import replace
@@ -247,20 +248,24 @@ def fill(folder, total, tell=lambda: None):
 def test_a_collection_killed_at_any_moment_goes_on_without_loss_or_double(tmp_path):
     dice = random.Random(1)
     for _ in range(6):
-        read, write = os.pipe()
+        allowed, allow = os.pipe()
         child = os.fork()
         if child == 0:
+            os.close(allow)
             try:
-                fill(tmp_path, 60, lambda write=write: os.write(write, b"."))
+                # an episode at a time, and one more than was allowed: it is killed somewhere in that one
+                fill(tmp_path, 60, lambda: os.read(allowed, 1))  # noqa: B023
             finally:
                 os._exit(0)
-        os.close(write)
-        for _ in range(dice.randint(1, 6)):
-            os.read(read, 1)
+        os.write(allow, b"." * dice.randint(1, 6))
+        while select.select([allowed], [], [], 0)[0]:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+            time.sleep(0.001)
         time.sleep(dice.uniform(0, 0.004))
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(read)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        os.close(allowed)
+        os.close(allow)
         before = EpisodeStore(tmp_path).ids()
         assert all(len(one.turns) == 4 for one in EpisodeStore(tmp_path).episodes())
     assert 6 <= len(before) < 60

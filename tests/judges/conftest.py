@@ -16,15 +16,23 @@ from lookact.judges.server.run import bind
 SECONDS = 60.0
 
 STAND_IN = """
-import sys, time
+import os, sys, time
+from pathlib import Path
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits
 from lookact.judges.server.records import Reply
 from lookact.judges.server.run import bind, serve
 
+until, dies_after, answered = sys.argv[2], int(sys.argv[3]), 0
+
 def generate(prompts, dropped):
-    time.sleep(float(sys.argv[2]))
+    global answered
+    while until and not Path(until).exists():
+        time.sleep(0.01)
     for index, prompt in enumerate(prompts):
+        if answered == dies_after:
+            os.kill(os.getpid(), 9)
+        answered += 1
         parts = [part for message in prompt.messages for part in message.parts]
         light = [part.mean() for part in parts if not isinstance(part, str)]
         if len(light) == 2:
@@ -60,11 +68,14 @@ def serve_here(serve_app):
 
 @pytest.fixture
 def serve_apart():
-    """Starts the stand-in in a process of its own, on a given port, so slow a batch."""
+    """Starts the stand-in in a process of its own, on a given port.
+
+    It answers nothing until a file is there, or dies by SIGKILL after so many answers.
+    """
     started = []
 
-    def start(port, pause=0.0):
-        process = subprocess.Popen([sys.executable, "-c", STAND_IN, str(port), str(pause)])
+    def start(port, *, until="", dies_after=-1):
+        process = subprocess.Popen([sys.executable, "-c", STAND_IN, str(port), str(until), str(dies_after)])
         started.append(process)
         wait_until_ready(f"http://127.0.0.1:{port}", seconds=SECONDS)
         return process
@@ -77,10 +88,9 @@ def serve_apart():
 
 @pytest.fixture
 def free_port():
-    bound = bind("127.0.0.1", 0)
-    port = bound.getsockname()[1]
-    bound.close()
-    return port
+    """Nobody listens there, and nobody else is given it: who asks for it by number may still bind it."""
+    with bind("127.0.0.1", 0) as held:
+        yield held.getsockname()[1]
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_retry_after_is_read_as_seconds_or_as_a_date():
         return retry_after(httpx.Response(429, headers={"Retry-After": value}))
 
     assert asked("3") == 3.0
-    assert 50 < asked(formatdate(time.time() + 60, usegmt=True)) <= 60
+    assert 100 < asked(formatdate(time.time() + 250, usegmt=True)) <= 250
     assert asked(formatdate(time.time() - 60, usegmt=True)) == asked("soon") == asked("-5") == 0.0
     assert asked("1e9") == 300.0
     assert retry_after(None) == 0.0

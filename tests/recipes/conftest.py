@@ -1,6 +1,8 @@
 """Settings so small that a whole run takes seconds."""
 
 import asyncio
+import os
+import signal
 import threading
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from lookact.recipes.chat_config import Model, WarmStart
 from lookact.recipes.nav_config import SHORT_REPLIES, Config, Evaluation, Learn, World
 from lookact.recipes.vqa_config import PRESETS
 from lookact.recipes.vqa_runs import open_policy
-from lookact.train.run import open_run
+from lookact.train.run import Run, open_run
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +50,30 @@ def train(tmp_path):
     def run(main, cfg, name="run", *, resume=False):
         with open_run(tmp_path / name, to_mapping(cfg), auto_resume=resume, tensorboard=False) as run:
             return main(cfg, run)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def killed_at():
+    """Runs `work` in a fork that dies by SIGKILL as it is about to log a step: at no other moment, on any machine."""
+
+    def run(step, work):
+        child = os.fork()
+        if child == 0:
+            log = Run.log
+
+            def deadly(run, metrics, number, **options):
+                if number == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                log(run, metrics, number, **options)
+
+            Run.log = deadly
+            try:
+                work()
+            finally:
+                os._exit(1)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
     return run
 

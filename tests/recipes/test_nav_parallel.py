@@ -1,9 +1,6 @@
 """nav-rloo shared by processes and by workers on Ray comes to the same end as in one process."""
 
 import json
-import os
-import signal
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -78,25 +75,9 @@ def test_shards_of_two_processes_learn_what_one_does_and_hand_over_to_it(setting
 ON_RAY = RaySettings(workers=1, chunk=4)
 
 
-def killed_driver(work, when):
-    """Run `work` in a fork, and kill it with SIGKILL once `when` is true."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    while not when():
-        assert os.waitpid(child, os.WNOHANG) == (0, 0)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
-def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(settings, one, tmp_path):
+def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(settings, one, killed_at, tmp_path):
     pytest.importorskip("ray")
-    # in the middle of the third update
-    killed_driver(lambda: run_to(settings, tmp_path, 4, ray=ON_RAY), (tmp_path / "checkpoint-2").exists)
+    killed_at(3, lambda: run_to(settings, tmp_path, 4, ray=ON_RAY))
     run_to(settings, tmp_path, 4, ray=ON_RAY)
     assert_same_end(one, tmp_path, 4)
 

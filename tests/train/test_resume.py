@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -105,18 +106,24 @@ def test_a_run_killed_at_random_moments_ends_like_an_unbroken_one(tmp_path):
     total = 100
     train(tmp_path / "unbroken", total)
     dice = random.Random(3)
-    kills = 0
     for _ in range(10):
-        read, write = os.pipe()
-        child = spawn(lambda write=write: train(tmp_path / "broken", total, lambda step: os.write(write, b".")))
-        os.close(write)
-        for _ in range(dice.randint(1, 9)):
-            os.read(read, 1)
+        allowed, allow = os.pipe()
+
+        def work(allowed=allowed, allow=allow):
+            os.close(allow)
+            # a step at a time, and one more than was allowed: it is killed somewhere in that one
+            train(tmp_path / "broken", total, lambda step: os.read(allowed, 1))
+
+        child = spawn(work)
+        os.write(allow, b"." * dice.randint(1, 9))
+        while select.select([allowed], [], [], 0)[0]:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+            time.sleep(0.002)
         time.sleep(dice.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)
-        os.close(read)
-        kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert kills >= 8
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        os.close(allowed)
+        os.close(allow)
     train(tmp_path / "broken", total)
     assert outcome(tmp_path / "broken", total) == outcome(tmp_path / "unbroken", total)
 

@@ -2,11 +2,13 @@ import signal
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from lookact.errors import ConfigError
+from lookact.judges.server import run
 from lookact.judges.server.run import bind
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -36,24 +38,32 @@ def test_a_port_in_use_is_told_at_once():
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /generate HTT", b"POST /generate HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_connection_that_never_finishes_its_header_is_closed(serve_here, sent):
+def test_a_connection_that_never_finishes_its_header_is_closed(serve_here, wait_for, sent):
     url = serve_here(header_seconds=0.4)
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
         connection.sendall(sent)
-        assert closed_within(connection, 20)
-    assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
+        assert closed_within(connection, 60)
+    # a busy machine may take longer over a request's own header
+    wait_for(lambda: answers(url))
+
+
+def answers(url):
+    try:
+        return httpx.post(f"{url}/generate", json=HELLO, timeout=60).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_header_sent_byte_by_byte_is_cut_off(serve_here):
     url = serve_here(header_seconds=0.4)
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
-        for _ in range(200):
+        for _ in range(1200):
             try:
                 connection.sendall(b"X")
             except ConnectionError:
                 return
             time.sleep(0.05)
-    pytest.fail("it was still open after 10 seconds")
+    pytest.fail("it was still open after a minute")
 
 
 def test_a_body_that_drips_is_answered_408(serve_here):
@@ -62,27 +72,33 @@ def test_a_body_that_drips_is_answered_408(serve_here):
         connection.sendall(
             b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
         )
-        connection.settimeout(20)
+        connection.settimeout(60)
         assert connection.recv(4096).startswith(b"HTTP/1.1 408")
-        assert closed_within(connection, 20)
-
-
-def test_a_connection_in_use_outlives_the_header_limit(serve_here):
-    url = serve_here(header_seconds=1.0)
-    with httpx.Client() as client:
-        port = set()
-        for _ in range(15):
-            response = client.post(f"{url}/generate", json=HELLO)
-            assert response.status_code == 200
-            port.add(response.extensions["network_stream"].get_extra_info("client_addr"))
-            time.sleep(0.1)
-    assert len(port) == 1
+        assert closed_within(connection, 60)
 
 
 @pytest.mark.slow
-def test_a_signal_lets_accepted_work_finish_and_takes_no_more(serve_apart, free_port, wait_for):
-    url = f"http://127.0.0.1:{free_port}"
-    server = serve_apart(free_port, pause=1.0)
+def test_a_connection_in_use_outlives_the_header_limit(serve_here, wait_for, monkeypatch):
+    """By a clock that stands still between the test's own jumps: how busy the machine is does not matter."""
+    looks, now = [], [0.0]
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: looks.append(now[0]) or now[0]))
+    url = serve_here(header_seconds=60.0)
+    with httpx.Client(timeout=60) as client:
+        ports = set()
+        for _ in range(3):
+            response = client.post(f"{url}/generate", json=HELLO)
+            assert response.status_code == 200
+            ports.add(response.extensions["network_stream"].get_extra_info("client_addr"))
+            seen = len(looks)
+            wait_for(lambda seen=seen: len(looks) > seen)
+            now[0] += 40.0
+    assert len(ports) == 1
+
+
+@pytest.mark.slow
+def test_a_signal_lets_accepted_work_finish_and_takes_no_more(serve_apart, free_port, wait_for, tmp_path):
+    url, go_on = f"http://127.0.0.1:{free_port}", tmp_path / "go on"
+    server = serve_apart(free_port, until=go_on)
     answers = []
     asking = [
         threading.Thread(target=lambda: answers.append(httpx.post(f"{url}/generate", json=HELLO, timeout=60)))
@@ -92,12 +108,22 @@ def test_a_signal_lets_accepted_work_finish_and_takes_no_more(serve_apart, free_
         thread.start()
     wait_for(lambda: held(url) == 6 * len(b'{"messages":[{"role":"user","content":"hello"}]}'))
     server.send_signal(signal.SIGTERM)
+    wait_for(lambda: refuses(url))
+    assert answers == []
+    go_on.touch()
     for thread in asking:
         thread.join(60)
     assert [answer.status_code for answer in answers] == [200] * 6
-    assert server.wait(30) == 0
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/health")
+    assert server.wait(60) == 0
+
+
+def refuses(url):
+    """Whether new connections are turned away."""
+    try:
+        httpx.get(f"{url}/health", timeout=60)
+    except httpx.ConnectError:
+        return True
+    return False
 
 
 def held(url):
