@@ -17,7 +17,7 @@ def test_fast_path_equals_the_stock_processor(chat: ChatVLM, shapes: list[tuple[
     assert all(fits(chat.image_processor, *shape) for shape in shapes)
     pixels, grids = chat.encode_images(images)
     stock = chat.image_processor(images=images, return_tensors="pt")
-    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=1e-5, atol=1e-6)
     assert torch.equal(grids, stock["image_grid_thw"])
 
 
@@ -25,7 +25,7 @@ def test_odd_sizes_are_resized_as_the_stock_processor_does(chat: ChatVLM) -> Non
     images = pictures((96, 96), (200, 130), (70, 40), (96, 96))
     pixels, grids = chat.encode_images(images)
     stock = chat.image_processor(images=images, return_tensors="pt")
-    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=1e-5, atol=1e-6)
     assert torch.equal(grids, stock["image_grid_thw"])
 
 
@@ -47,4 +47,4 @@ def test_a_fitted_image_is_what_the_processor_would_have_made_of_it(chat: ChatVL
         assert fitted.dtype == np.uint8
         assert fits(chat.image_processor, *fitted.shape[:2])
         for one, other in zip(chat.encode_images([image]), chat.encode_images([fitted])):
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

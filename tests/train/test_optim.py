@@ -102,7 +102,7 @@ def test_ragged_micro_batches_equal_one_batch():
     assert whole == pytest.approx(float(expected), abs=1e-12)
     assert loss == pytest.approx(whole, abs=1e-12)
     assert metrics == pytest.approx(whole_metrics, abs=1e-12)
-    assert torch.allclose(pieces_gradient, whole_gradient, atol=1e-6, rtol=0)
+    assert torch.allclose(pieces_gradient, whole_gradient, atol=1e-6, rtol=1e-5)
     assert whole_gradient.abs().max() > 0.01
 
 
