@@ -193,3 +193,13 @@ def test_worker_processes_run_the_same_episodes(shared_memory):
                 expected = [env.step(move)[::4] for env, move in zip(singles, moves[turn])]
     finally:
         vector.close()
+
+
+def test_episodes_from_one_start_share_a_view_that_none_can_change():
+    envs = [Navigation(image_size=32) for _ in range(2)]
+    first, second = (env.reset(seed=3)[0]["rgb"] for env in envs)
+    assert envs[0].walker.view is envs[1].walker.view
+    assert not envs[0].walker.view.rgb.flags.writeable
+    first[:] = 0
+    assert second.any()
+    np.testing.assert_array_equal(envs[0].reset(seed=3)[0]["rgb"], second)
