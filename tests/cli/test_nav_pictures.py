@@ -1,13 +1,12 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from lookact.cli.nav_pictures import arrived, chosen, draw_curve, draw_sheet
+from lookact.cli.nav_pictures import arrived, chosen, draw_curve, draw_paths, draw_sheet
 from lookact.data.store import EpisodeStore
+from lookact.plots.walk_grid import Walk, draw_walks
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 LEFT = 'I see it far ahead. {"rotation_angle_degrees": 30, "forward_meters": 0.5}'
@@ -50,18 +49,31 @@ def test_the_curve_shows_both_rates_and_the_marks(tmp_path):
     lines = [{"step": step, "rollout/success_rate": step / 9} for step in range(1, 9)]
     lines[3]["eval/success_rate"] = 0.4
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    draw_curve(tmp_path, tmp_path / "plots/curve.png", marks=[("random", 0.05)])
+    draw_curve(tmp_path, tmp_path / "plots/curve.png", marks=[("random", 0.05)], updates=20)
     assert (tmp_path / "plots/curve.png").stat().st_size > 1000
 
 
-@pytest.mark.slow
-def test_the_whole_demo_in_two_processes(tmp_path):
-    command = [sys.executable, "-m", "lookact", "demo", "--preset", "debug", "--processes", "2", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert set(result["after RL"]) == {"greedy", "sampled"}
-    assert result["random"]["sampled"]["valid_action_rate"] == 1.0
-    assert {"learning to see", "imitating", "training steps"} <= set(result["seconds"])
-    for picture in result["pictures"]:
-        assert (tmp_path / picture).stat().st_size > 1000
+def test_the_curve_is_drawn_before_the_first_evaluation(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "rollout/success_rate": 0.0}) + "\n")
+    draw_curve(tmp_path, tmp_path / "curve.png", marks=[], updates=20)
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def test_paths_are_drawn_of_the_rooms_that_all_policies_walked(tmp_path):
+    room = FloorMap(np.full((60, 60, 3), 200, np.uint8), (1.0, 2.0), 10.0)
+    for policy, names in (("random", "abc"), ("trained", "bcd")):
+        store = EpisodeStore(tmp_path / policy)
+        for name in names:
+            store.add(episode(name, success=policy == "trained", room=room))
+    stores = {policy: tmp_path / policy for policy in ("random", "trained")}
+    draw_paths(stores, tmp_path / "paths.png")
+    width, height = PIL.Image.open(tmp_path / "paths.png").size
+    assert (width, height) == draw_walks_size(columns=2, rows=2)
+    draw_paths({"empty": tmp_path / "nobody", **stores}, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def draw_walks_size(*, columns: int, rows: int) -> tuple[int, int]:
+    walk = Walk(np.zeros((8, 8, 3), np.uint8), "", False)
+    height, width = draw_walks([""] * columns, [("", [walk] * columns)] * rows, note="").shape[:2]
+    return width, height

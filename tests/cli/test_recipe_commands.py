@@ -5,7 +5,7 @@ import types
 import pytest
 import yaml
 
-from lookact.cli import bench, demo, main
+from lookact.cli import bench, main
 from lookact.cli.recipes import RECIPES as REAL_RECIPES
 
 
@@ -100,33 +100,6 @@ def test_a_process_that_we_launched_leaves_all_talking_to_the_launcher(tmp_path,
     note = json.loads((tmp_path / "note.json").read_text())
     assert "holds a run" in note["message"]
     assert (note["code"], note["ours"]) == (2, True)
-
-
-def test_demo_trains_in_a_new_folder_and_compares_with_a_random_policy(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(demo, "RECIPE", "toy")
-    monkeypatch.setattr(demo, "draw", lambda recipe, cfg, folder, result: [folder / "plots/curve.png"])
-    text = output(capsys, "demo", "--seed", "4", "--processes", "1")
-    assert "everything is in runs/toy/demo-" in text
-    assert "drew runs/toy/demo-" in text
-    columns = next(line for line in text.splitlines() if "warm start" in line).split("  ")
-    assert [column.strip() for column in columns if column.strip()] == ["random", "warm start", "after RL"]
-    assert "50% [40, 60]" in text
-    folder = next((tmp_path / "runs/toy").glob("demo-*"))
-    assert yaml.safe_load((folder / "config.yaml").read_text())["seed"] == 4
-
-
-def test_demo_hands_the_same_folder_to_every_process(monkeypatch, capsys):
-    launched = []
-    monkeypatch.setattr(demo, "RECIPE", "toy")
-    monkeypatch.setattr(demo, "train_together", lambda *_, **how: launched.append(how) or {"before": {}, "after": {}})
-    monkeypatch.setattr(demo, "compared", lambda *_: {"seconds": {}})
-    monkeypatch.setattr(demo, "draw", lambda *_: [])
-    output(capsys, "--debug", "demo", "--processes", "3", "--seed", "2")
-    words = launched[0]["words"]
-    assert launched[0]["processes"] == 3
-    assert words[:5] == ["train", "toy", "--preset", "small", "--seed=2"]
-    assert words[words.index("--name") + 1].startswith("demo-")
-    assert words[-1] == "--debug"
 
 
 def test_bench_runs_what_is_there(monkeypatch, capsys):

@@ -1,101 +1,139 @@
-"""The main job, from nothing: a tiny vision-language model learns to navigate rooms, on two CPU cores.
+"""A tiny vision-language model learns to navigate rooms, from nothing, on two CPU cores in a few minutes.
 
-It is `lookact train nav-rloo --preset small` in a new run folder, measured beside a random policy and drawn.
+It is `lookact train nav-rloo` with fewer updates, in a new run folder, measured beside a random policy and drawn while
+it learns. With --watch nothing is trained: a checkpoint that comes with lookact acts in rooms it never saw, shown turn
+by turn in the terminal and kept as a sheet and as a page for the browser.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lookact.cli.demo_pictures import AFTER, BEFORE, RANDOM, STORES, Pictures
+from lookact.cli.demo_plan import next_commands, own_name, plan_lines
 from lookact.cli.launch import cores
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import PRESET, Recipe, load_recipe, load_settings, preset_of
 from lookact.cli.results import show_result
 from lookact.cli.train import train_together
+from lookact.cli.watch import ROOMS, watch
 from lookact.config import check, override
+from lookact.errors import ConfigError
 
-EXAMPLES = ("lookact demo", "lookact demo --seed 1", "lookact demo --preset debug")
+EXAMPLES = (
+    "lookact demo --watch",
+    "lookact demo",
+    "lookact demo --preset debug --processes 1",
+    "lookact demo --watch --checkpoint runs/nav-rloo/small-seed0/best --episodes 8 --open",
+)
 RECIPE = "nav-rloo"
-LOOKED_AT = 20
-"""Episodes of the trained policy from which those on the sheet are chosen."""
+SHORTER = ("--learn.updates=50", "--evaluation.every=10", "--evaluation.final_episodes=192")
+"""What the demo changes of the preset `small`, so that it ends within minutes and its gain still shows."""
+TRAINING, WATCHING = ("preset", "processes", "json"), ("checkpoint", "episodes", "open")
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("--preset", metavar="NAME", default=PRESET, help=f"debug or small (default: {PRESET})")
-    parser.add_argument("--seed", metavar="N", help="seeds everything (default: the preset's)")
-    parser.add_argument(
-        "--processes", metavar="N", type=at_least_one, help="that train together (default: 2, or 1 on a single core)"
+    add = parser.add_argument
+    add("--seed", metavar="N", help="seeds everything; with --watch, other rooms (default: the preset's)")
+    add("--out", metavar="DIR", type=Path, default=Path("runs"), help="where runs are kept (default: runs)")
+    add(
+        "--preset", metavar="NAME", help=f"debug, or {PRESET} at its full length (default: {PRESET} with fewer updates)"
     )
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, default=Path("runs"), help="where runs are kept (default: runs)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    add("--processes", metavar="N", type=at_least_one, help="that train together (default: 2, or 1 on a single core)")
+    add("--json", action="store_true", help="print the result as one JSON object")
+    add = parser.add_argument_group("watching, without any training").add_argument
+    add("--watch", action="store_true", help="a checkpoint acts in rooms it never saw, shown turn by turn")
+    add("--checkpoint", metavar="PATH", type=Path, help="which one (default: one that comes with lookact)")
+    add("--episodes", metavar="N", type=at_least_one, help=f"in how many rooms (default: {ROOMS})")
+    add("--open", action="store_true", help="open the page with these episodes in the browser")
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
+    for option in TRAINING if arguments.watch else WATCHING:
+        if getattr(arguments, option):
+            raise ConfigError(
+                f"--{option} goes {'without' if arguments.watch else 'with'} --watch: leave one of them out"
+            )
+    if arguments.watch:
+        watch(arguments)
+    else:
+        train_and_draw(arguments)
+
+
+def train_and_draw(arguments: Arguments) -> None:
+    """The whole demo: say what comes, measure a random policy, train, draw all along, compare."""
     began = time.perf_counter()
+    preset, shorter = arguments.preset or PRESET, [] if arguments.preset else list(SHORTER)
     seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
-    cfg = check(override(preset_of(load_settings(RECIPE), RECIPE, arguments.preset), seed))
+    cfg = check(override(preset_of(load_settings(RECIPE), RECIPE, preset), [*shorter, *seed]))
     name = time.strftime("demo-%Y%m%d-%H%M%S")
-    folder = arguments.out / RECIPE / name
-    again = ["train", RECIPE, "--preset", arguments.preset, *seed, "--out", str(arguments.out), "--name", name]
+    folder, processes = arguments.out / RECIPE / name, arguments.processes or min(2, cores())
     if not arguments.json:
-        say(f"{RECIPE}, preset {arguments.preset}: learn to see, imitate, reinforce, measure; all goes to {folder}")
-    debug = [word for word in arguments.words if word == "--debug"]
-    processes = arguments.processes or min(2, cores())
-    trained = train_together(RECIPE, cfg, folder, processes=processes, words=again + debug)
-    recipe = load_recipe(RECIPE)
+        say("\n".join(plan_lines(cfg, folder, processes)))
+        sys.stdout.flush()
+
+    # the yardstick
     show_log()
-    result = compared(recipe, cfg, trained)
-    pictures = draw(recipe, cfg, folder, result)
-    result["seconds"]["starting and drawing"] = time.perf_counter() - began - sum(result["seconds"].values())
-    if arguments.json:
-        say(json.dumps({**result, "pictures": list(map(str, pictures)), "folder": str(folder)}))
-        return
-    episodes = cfg.evaluation.final_episodes
-    show_result(result, as_json=False, title=f"{RECIPE}, seed {cfg.seed}, on {episodes} starts in rooms never seen")
-    for picture in pictures:
-        say(f" drew {picture}")
-    say(f" everything is in {folder}")
-    say(f" in the browser: lookact view {folder}")
+    random = measure_random(load_recipe(RECIPE), cfg, folder)
+    pictures = Pictures(folder, updates=cfg.learn.updates, random_rate=random["success_rate"], tell=teller(processes))
+    pictures.refresh()
 
+    # warm start, RL and evaluation, drawn all along
+    again = ["train", RECIPE, "--preset", preset, *shorter, *seed, "--out", str(arguments.out), "--name", name]
+    debug = [word for word in arguments.words if word == "--debug"]
+    with pictures:
+        trained = train_together(RECIPE, cfg, folder, processes=processes, words=again + debug)
+    pictures.refresh()
 
-def compared(recipe: Recipe, cfg: Any, trained: dict[str, Any]) -> dict[str, Any]:
-    """The training's result beside that of a random policy, and how long everything took."""
-    with tempfile.TemporaryDirectory() as unused:
-        began = time.perf_counter()
-        random = recipe.evaluate(
-            cfg,
-            checkpoint=None,
-            episodes=cfg.evaluation.final_episodes,
-            greedy=False,
-            dummy=True,
-            folder=Path(unused),
-        )
-    return {
-        "random": {"sampled": random},
-        "warm start": trained["before"],
-        "after RL": trained["after"],
-        "seconds": {**trained["seconds"], "the random policy": time.perf_counter() - began},
+    # side by side
+    result = {
+        RANDOM: {"sampled": random},
+        BEFORE: trained["before"],
+        AFTER: trained["after"],
+        "seconds": trained["seconds"],
     }
+    result["seconds"]["the rest"] = time.perf_counter() - began - sum(result["seconds"].values())
+    if arguments.json:
+        say(json.dumps({**result, "pictures": list(map(str, pictures.paths)), "folder": str(folder)}))
+        return
+    rooms = f"{cfg.evaluation.final_episodes} rooms never seen in training"
+    show_result(result, as_json=False, title=f"{RECIPE}, seed {cfg.seed}, in {rooms}")
+    tell_what_is_there(folder, pictures, preset, processes)
 
 
-def draw(recipe: Recipe, cfg: Any, folder: Path, result: dict[str, Any]) -> list[Path]:
-    """The learning curve, and a sheet of episodes of the policy as training left it."""
-    from lookact.cli.nav_pictures import draw_curve, draw_sheet
-    from lookact.train.checkpoint import latest_checkpoint
+def measure_random(recipe: Recipe, cfg: Any, folder: Path) -> dict[str, Any]:
+    """What chance alone reaches in the rooms of the final evaluation; its episodes are kept."""
+    place = folder / Path(STORES[RANDOM]).parent
+    place.mkdir(parents=True, exist_ok=True)
+    episodes = max(1, cfg.evaluation.final_episodes)
+    return recipe.evaluate(cfg, checkpoint=None, episodes=episodes, greedy=False, dummy=True, folder=place)
 
-    curve, sheet, measured = folder / "plots/learning_curve.png", folder / "plots/episodes.png", folder / "eval"
-    marks = [(name, result[name]["sampled"]["success_rate"]) for name in ("warm start", "random")]
-    draw_curve(folder, curve, marks=marks)
-    measured.mkdir(exist_ok=True)
-    recipe.evaluate(
-        cfg, checkpoint=latest_checkpoint(folder), episodes=LOOKED_AT, greedy=True, dummy=False, folder=measured
-    )
-    draw_sheet(measured / "episodes", sheet)
-    return [curve, sheet]
+
+def teller(processes: int) -> Callable[[str], None]:
+    """Says a line while progress bars are drawn, by this process or by another one on the same terminal."""
+    from lookact.train.progress import CONSOLE
+
+    def tell(line: str) -> None:
+        if processes > 1 and CONSOLE.is_terminal:
+            # another process's bar stands on this line: it is drawn again below
+            CONSOLE.file.write("\r\x1b[2K")
+        CONSOLE.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    return tell
+
+
+def tell_what_is_there(folder: Path, pictures: Pictures, preset: str, processes: int) -> None:
+    """Where the pictures are, and what to do next."""
+    say(" pictures:")
+    for path in pictures.paths:
+        say(f"   {path}")
+    say(f" everything else is in {folder}")
+    say(" try next:")
+    for command, purpose in next_commands(folder, preset, processes):
+        say(f"   {own_name()} {command}  # {purpose}")

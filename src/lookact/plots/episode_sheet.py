@@ -10,7 +10,7 @@ from PIL import Image as PILImage
 from PIL import ImageDraw, ImageFont
 
 from lookact.errors import DataError, ParseError
-from lookact.plots.style import GREY, INK, PALE, PALETTE, load_font
+from lookact.plots.style import BAD, GOOD, GREY, INK, PALE, load_font
 from lookact.text.actions import ANSWER_KEY, MOVE_KEYS, parse_move_or_answer, reasoning_of
 from lookact.types import Image
 
@@ -21,7 +21,6 @@ HEADLINE, LINE, LINES = 27, 16, 3
 """Pixels the action and a line of words are high, and how many lines are shown."""
 ROWS, COLUMNS = 2, 6
 """Turns stand in this many rows, in more only where a row would grow longer than this many columns."""
-GOOD, BAD = PALETTE[2], PALETTE[1]
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,13 @@ def draw_learning_curve(
     y_label: str,
     marks: Sequence[tuple[str, float]] = (),
     window: int = 1,
+    x_range: tuple[float, float] | None = None,
+    y_range: tuple[float, float] | None = None,
 ) -> Figure:
-    """A label's curves are its seeds, each averaged over its last `window` points; `marks` are horizontal lines."""
+    """A label's curves are its seeds, each averaged over its last `window` points; `marks` are horizontal lines.
+
+    Ranges fix an axis, so that a figure drawn again and again while a run goes on keeps its frame.
+    """
     if not curves:
         raise DataError("no curves to draw: name at least one file")
     with quiet():
@@ -57,6 +62,10 @@ def draw_learning_curve(
             ends.append((label, value, GREY))
         axes.set(title=title, xlabel=x_label, ylabel=y_label)
         _scale(axes)
+        if x_range is not None:
+            axes.set_xlim(*x_range)
+        if y_range is not None:
+            axes.set_ylim(*y_range)
         _label_ends(axes, ends)
         add_note(figure, _note(curves, window))
     return figure

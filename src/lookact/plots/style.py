@@ -22,6 +22,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 INK = "#2B2B33"
 GREY = "#75757F"
 PALE = "#D5D5DB"
+GOOD, BAD = PALETTE[2], PALETTE[1]
+"""What was reached, and what was not."""
 DOTS_PER_INCH = 200
 ENDINGS = (".png", ".pdf")
 
