@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.ready-demo
 STAMP := $(VENV)/.ready
 JOBS ?= 2
-# a file stays with one worker, so that what its tests share is made once
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# a file stays with one worker, so that what its tests share is made once; the order is that of tests/conftest.py
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 PIP := tools/pip-install
 TORCH := $(shell grep '^torch==' constraints.txt)
 torch-first = $(if $(TORCH_INDEX),$(PIP) $(1)/bin/python --no-deps --index-url $(TORCH_INDEX) $(TORCH))

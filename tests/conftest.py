@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import random
 import threading
 
 import pytest
@@ -8,6 +9,30 @@ from hypothesis import settings
 # the same examples in every run, and no time limits: a busy machine is no failure
 settings.register_profile("lookact", derandomize=True, deadline=None)
 settings.load_profile("lookact")
+
+
+LONGEST = (
+    "recipes/test_nav_parallel.py",
+    "recipes/test_pref_learns.py",
+    "recipes/test_nav_resume.py",
+    "judges/server/test_load.py",
+)
+"""Begun first, so that no worker is left alone with one of them at the end."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the files in an order drawn by SEED")
+
+
+def pytest_collection_modifyitems(config, items):
+    seed = config.getoption("--shuffle")
+    files = list(dict.fromkeys(item.path for item in items))
+    if seed is None:
+        files.sort(key=lambda path: not path.as_posix().endswith(LONGEST))
+    else:
+        random.Random(seed).shuffle(files)
+    places = {path: place for place, path in enumerate(files)}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_configure(config):

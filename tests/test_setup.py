@@ -156,7 +156,7 @@ def test_an_apt_that_fails_stops_nothing(tmp_path):
 def test_shellcheck_finds_nothing(tool):
     shellcheck = Path(sys.executable).with_name("shellcheck")
     if not shellcheck.exists():
-        pytest.skip("no shellcheck")
+        pytest.skip("needs lookact[dev]")
     assert run(shellcheck, tool).stdout == ""
 
 

@@ -19,7 +19,7 @@ def race_here(ways, *, repetitions):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("stable_baselines3") is None, reason="needs stable-baselines3")
+@pytest.mark.skipif(importlib.util.find_spec("stable_baselines3") is None, reason="needs lookact[bench]")
 def test_every_side_runs_and_does_as_much_as_the_other(monkeypatch):
     monkeypatch.setattr(control_ppo, "race", race_here)
     rows = [measure() for measure in control_ppo.measures(1, SMALL)]

@@ -10,13 +10,13 @@ SMALL = Load(state_size=5, action_size=2, hidden=(16, 16), rows=32, capacity=100
 
 
 def test_both_sides_train_networks_of_one_size_as_often():
-    pytest.importorskip("stable_baselines3")
+    pytest.importorskip("stable_baselines3", reason="needs lookact[bench]")
     ours, theirs = control_sac.learns(SMALL)(), control_sac.learns_by_sb3(SMALL)()
     assert ours == theirs
 
 
 def test_with_equal_weights_both_sides_value_and_act_alike():
-    stable = pytest.importorskip("stable_baselines3")
+    stable = pytest.importorskip("stable_baselines3", reason="needs lookact[bench]")
     theirs = stable.SAC("MlpPolicy", Nowhere(SMALL), policy_kwargs={"net_arch": [16, 16]}, buffer_size=1, device="cpu")
     ours = SAC(5, 2, hidden=(16, 16), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

@@ -95,5 +95,5 @@ def test_the_cluster_file_is_what_the_launcher_takes():
 
 @pytest.mark.slow
 def test_ray_itself_finds_no_fault_in_the_cluster_file():
-    util = pytest.importorskip("ray.autoscaler._private.util")
+    util = pytest.importorskip("ray.autoscaler._private.util", reason="needs lookact[ray]")
     util.validate_config(util.prepare_config(yaml.safe_load(CLUSTER.read_text())))

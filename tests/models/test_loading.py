@@ -145,7 +145,7 @@ def test_quantising_without_its_package_names_the_extra(tiny_folder: Path, monke
         load_chat(tiny_folder, quantise="nf4")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="needs lookact[quant]")
 def test_nf4_is_close_and_trains_adapters_alone(tiny_folder: Path, conversations) -> None:
     plain, small = load_chat(tiny_folder), load_chat(tiny_folder, quantise="nf4", lora=LORA)
     inputs = conversations(plain, [2])

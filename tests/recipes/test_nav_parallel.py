@@ -76,7 +76,7 @@ ON_RAY = RaySettings(workers=1, chunk=4)
 
 
 def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(settings, one, killed_at, tmp_path):
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs lookact[ray]")
     killed_at(3, lambda: run_to(settings, tmp_path, 4, ray=ON_RAY))
     run_to(settings, tmp_path, 4, ray=ON_RAY)
     assert_same_end(one, tmp_path, 4)
@@ -85,7 +85,7 @@ def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(set
 @pytest.fixture(scope="module")
 def cluster():
     """A small Ray cluster of this process's own."""
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs lookact[ray]")
     from lookact.rollout.placement import join_cluster, leave_cluster
 
     join_cluster(cpus=2, store_bytes=80 * 2**20)

@@ -127,7 +127,7 @@ def test_a_worker_refuses_plans_for_weights_it_does_not_have(tmp_path):
 
 @pytest.fixture(scope="module")
 def cluster():
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs lookact[ray]")
     from lookact.rollout.placement import join_cluster, leave_cluster
 
     join_cluster(cpus=2, store_bytes=80 * 2**20)

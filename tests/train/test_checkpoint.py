@@ -248,7 +248,7 @@ def tiny_disk(tmp_path):
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this machine does not let tests mount a tmpfs")
+        pytest.skip("needs root: it mounts a tmpfs")
     yield disk
     subprocess.run(["umount", disk], check=True)
 

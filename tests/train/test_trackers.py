@@ -105,7 +105,7 @@ def test_tensorboard_hides_what_a_resumed_run_does_again(tmp_path):
 
 @pytest.mark.slow
 def test_wandb_offline_writes_to_the_folder_under_one_id(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
+    pytest.importorskip("wandb", reason="needs lookact[wandb]")
     monkeypatch.setenv("WANDB_SILENT", "true")
     for step in (1, 2):
         use_everything(WandbTracker(tmp_path, {"seed": 1}, mode="offline"), step)

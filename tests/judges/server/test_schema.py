@@ -18,7 +18,7 @@ def reply(prompts, dropped):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which(SCHEMATHESIS), reason="pip install schemathesis")
+@pytest.mark.skipif(not shutil.which(SCHEMATHESIS), reason="needs lookact[dev]")
 def test_the_server_keeps_to_its_schema(serve_here, tmp_path):
     command = [
         SCHEMATHESIS,
