@@ -19,23 +19,26 @@ def test_with_equal_weights_both_sides_value_and_act_alike():
     stable = pytest.importorskip("stable_baselines3", reason="needs lookact[bench]")
     theirs = stable.SAC("MlpPolicy", Nowhere(SMALL), policy_kwargs={"net_arch": [16, 16]}, buffer_size=1, device="cpu")
     ours = SAC(5, 2, hidden=(16, 16), generator=torch.Generator().manual_seed(0))
+    actor = theirs.actor
+    last = torch.nn.Linear(16, 4)
     with torch.no_grad():
-        for member, critic in enumerate(theirs.critic.q_networks):
-            for (weight, bias), layer in zip(ours.critics.layers, critic[::2]):
-                weight[member], bias[member, 0] = layer.weight.T, layer.bias
-        actor = theirs.actor
-        for (weight, bias), layer in zip(ours.actor.network.layers, [*actor.latent_pi[::2], None]):
-            if layer is None:
-                weight[0] = torch.cat([actor.mu.weight, actor.log_std.weight]).T
-                bias[0, 0] = torch.cat([actor.mu.bias, actor.log_std.bias])
-            else:
-                weight[0], bias[0, 0] = layer.weight.T, layer.bias
+        last.weight.copy_(torch.cat([actor.mu.weight, actor.log_std.weight]))
+        last.bias.copy_(torch.cat([actor.mu.bias, actor.log_std.bias]))
+        copy_layers(ours.actor.network, [[*actor.latent_pi[::2], last]])
+        copy_layers(ours.critics.network, [critic[::2] for critic in theirs.critic.q_networks])
     states = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
     with torch.no_grad():
         actions = ours.actor.act(states)
-        q = ours.critics(torch.cat([states, actions], dim=1))
+        q = ours.critics(states, actions)
         assert torch.allclose(actions, actor(states, deterministic=True), atol=1e-5)
-        assert torch.allclose(q, torch.stack(theirs.critic(states, actions)), atol=1e-5)
+        assert torch.allclose(q, torch.stack(theirs.critic(states, actions))[..., 0], atol=1e-5)
+
+
+def copy_layers(network, members):
+    """Each member's layers, as stable-baselines3 holds them, into an ensemble."""
+    for member, layers in enumerate(members):
+        for weight, bias, layer in zip(network.weights, network.biases, layers):
+            weight[member], bias[member, :, 0] = layer.weight, layer.bias
 
 
 @pytest.mark.slow

@@ -78,7 +78,8 @@ def test_a_batch_holds_whole_transitions():
     step = batch.states[:, 0]
     assert step.min() >= 21
     assert torch.equal(batch.next_states[:, 0], step + 1)
-    assert torch.equal(batch.inputs, torch.stack([step, torch.ones(64), -step], dim=1))
+    assert torch.equal(batch.states, torch.stack([step, torch.ones(64)], dim=1))
+    assert torch.equal(batch.actions, -step[:, None])
     assert torch.equal(batch.rewards, torch.full((64,), 0.5))
 
 

@@ -36,7 +36,7 @@ def test_members_differ_and_rewards_have_no_bounds(kind):
     assert rewards.shape == (3, 6)
     assert (rewards[0] - rewards[1]).abs().min() > 1e-5
     with torch.no_grad():
-        (model.network if kind == "state" else model.head).layers[-1][1].add_(1e3)
+        (model.network if kind == "state" else model.head).biases[-1].add_(1e3)
     assert torch.allclose(model(draw(6)), rewards + 1e3, atol=1e-2)
 
 

@@ -24,7 +24,7 @@ def test_a_rival_stays_as_it_was_met_while_the_world_model_learns():
     assert first["rival_error"] == first["rival_error_before"] > 0
     assert first["random_error"] == first["random_error_before"] > 0
     with torch.no_grad():
-        world.foresight.heads.flat.add_(0.1)
+        world.foresight.heads.biases[0].add_(0.1)
     again = Rival()
     again.load_state_dict(rival.state_dict())
     later = again.report(world, random, stride=1)

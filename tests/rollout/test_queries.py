@@ -28,9 +28,8 @@ def linear_members(weights):
     """State rewards in which member i answers tanh(weights[i] * value)."""
     model = StateRewards(2, members=len(weights), hidden=(), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        (weight, bias) = model.network.layers[0]
-        weight.copy_(torch.tensor([[[w], [0.0]] for w in weights]))
-        bias.zero_()
+        model.network.weights[0].copy_(torch.tensor([[[w, 0.0]] for w in weights]))
+        model.network.biases[0].zero_()
     return model
 
 

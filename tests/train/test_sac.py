@@ -4,12 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
+from torch.nn.utils import parameters_to_vector
 
 from lookact.data.replay import Replay, Transitions
 from lookact.envs.classic import Classic
 from lookact.models.sac import SAC
-from lookact.ops.gaussian import squashed_logprob
-from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, temperature_loss
 from lookact.train.checkpoint import load_checkpoint, save_checkpoint
 from lookact.train.sac import SACLearner, SACSpec
 
@@ -21,18 +21,21 @@ def make(seed=0, *, state_size=3, action_size=2, **spec):
 
 def batch_of(rows=32, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, 5, generator=generator).clamp(-1, 1)
     return Transitions(
-        inputs=inputs,
-        states=inputs[:, :3],
+        states=torch.randn(rows, 3, generator=generator).clamp(-1, 1),
+        actions=torch.randn(rows, 2, generator=generator).clamp(-1, 1),
         next_states=torch.randn(rows, 3, generator=generator),
         rewards=torch.randn(rows, generator=generator),
         terminated=torch.arange(rows) % 4 == 0,
     )
 
 
-def q_of(learner, batch):
-    return learner.sac.critics(batch.inputs)[..., 0]
+def weights_of(module):
+    return parameters_to_vector(module.parameters()).detach().clone()
+
+
+def gradient_of(module):
+    return parameters_to_vector([parameter.grad for parameter in module.parameters()])
 
 
 @pytest.mark.slow
@@ -41,52 +44,73 @@ def test_critics_learn_the_reward_where_every_step_terminates():
     batch = replace(batch_of(), terminated=torch.ones(32, dtype=torch.bool))
     for _ in range(400):
         metrics = learner.update(batch, generator)
-    assert (q_of(learner, batch) - batch.rewards).abs().mean() < 0.1
+    assert (learner.sac.critics(batch.states, batch.actions) - batch.rewards).abs().mean() < 0.1
     assert metrics["loss/critic"] < 0.05
 
 
-def test_the_actor_climbs_the_critics_and_does_not_teach_them():
-    learner, generator = make(lr=1e-3), torch.Generator().manual_seed(1)
-    states = batch_of(64).states
-    before = [parameter.clone() for parameter in learner.sac.critics.parameters()]
+def test_the_actor_climbs_critics_that_stay_as_they_are():
+    learner, generator, batch = make(lr=1e-3), torch.Generator().manual_seed(1), batch_of(64)
+    learner.critic_optimizer.param_groups[0]["lr"] = 0.0
+    with torch.no_grad():
+        # hardly any bonus for entropy
+        learner.sac.log_alpha.fill_(-20.0)
+    before = weights_of(learner.sac.critics)
 
     def value():
-        actions = learner.sac.actor.act(states)
-        return learner.sac.critics(torch.cat([states, actions], dim=1)).amin(dim=0).mean().item()
+        actions = learner.sac.actor.act(batch.states)
+        return learner.sac.critics(batch.states, actions).amin(dim=0).mean().item()
 
     start = value()
-    with torch.no_grad():
-        for _ in range(200):
-            drawn = learner.sac.actor.draw(states, torch.randn(64, 2, generator=generator))
-            learner._learn_actor(states, drawn, 0.0)
+    for _ in range(50):
+        learner.update(batch, generator)
     assert value() > start
-    assert all(torch.equal(old, new) for old, new in zip(before, learner.sac.critics.parameters()))
-    assert all(parameter.grad is None for parameter in learner.sac.critics.parameters())
+    assert torch.equal(weights_of(learner.sac.critics), before)
 
 
-def test_gradients_are_those_of_the_losses():
+def test_a_step_follows_the_gradients_of_the_papers_losses():
     learner, batch, gamma = make(gamma=0.9), batch_of(), 0.9
     sac = copy.deepcopy(learner.sac)
-    noise = torch.randn(64, 2, generator=torch.Generator().manual_seed(3))
-    drawn = sac.actor.draw(torch.cat([batch.next_states, batch.states]), noise)
-    actions, logprobs = torch.from_numpy(drawn.actions[:32]), torch.from_numpy(drawn.logprobs[:32])
-    alpha = sac.log_alpha.detach().exp()
-    next_q = sac.targets(torch.cat([batch.next_states, actions], dim=1)).amin(dim=0)[:, 0]
-    target = critic_target(batch.rewards, batch.terminated, next_q, logprobs, gamma=gamma, alpha=alpha)
-    critic_loss(sac.critics(batch.inputs)[..., 0], target)[0].backward()
+    noise, next_noise = torch.randn(2, 32, 2, generator=torch.Generator().manual_seed(3))
+    alpha = sac.log_alpha.exp().item()
+    with torch.no_grad():
+        actions, logprobs = squashed_normal(sac.actor, batch.next_states, next_noise)
+        next_q = torch.minimum(*sac.target_critics(batch.next_states, actions))
+        target = batch.rewards + gamma * (1.0 - batch.terminated.float()) * (next_q - alpha * logprobs)
+    first, second = sac.critics(batch.states, batch.actions)
+    (0.5 * functional.mse_loss(first, target) + 0.5 * functional.mse_loss(second, target)).backward()
     learner.update(batch, torch.Generator().manual_seed(3))
-    assert torch.allclose(learner.sac.critics.flat.grad, sac.critics.flat.grad, atol=1e-6)
+    # and so the actor's step left none with the critics
+    assert torch.allclose(gradient_of(learner.sac.critics), gradient_of(sac.critics), atol=1e-6)
 
     # the actor is taught by critics that have learned already
     sac.critics.load_state_dict(learner.sac.critics.state_dict())
-    mean, log_std = sac.actor(batch.states)
-    raw = mean + log_std.exp() * noise[32:]
-    logprobs = squashed_logprob(raw, noise[32:], log_std)
-    q = sac.critics(torch.cat([batch.states, raw.tanh()], dim=1)).amin(dim=0)[:, 0]
-    loss = actor_loss(logprobs, q, alpha=alpha)[0]
-    (loss + temperature_loss(sac.log_alpha, logprobs, target_entropy=learner.target_entropy)[0]).backward()
-    assert torch.allclose(learner.sac.actor.network.flat.grad, sac.actor.network.flat.grad, atol=1e-6)
+    actions, logprobs = squashed_normal(sac.actor, batch.states, noise)
+    (alpha * logprobs - torch.minimum(*sac.critics(batch.states, actions))).mean().backward()
+    assert torch.allclose(gradient_of(learner.sac.actor), gradient_of(sac.actor), atol=1e-6)
+    (-sac.log_alpha.exp() * (logprobs.detach() + learner.target_entropy)).mean().backward()
     assert torch.allclose(learner.sac.log_alpha.grad, sac.log_alpha.grad, atol=1e-6)
+
+
+def squashed_normal(actor, states, noise):
+    """Actions and log-densities by torch's own distributions."""
+    mean, log_std = actor(states)
+    raw = mean + log_std.exp() * noise
+    normal = torch.distributions.Normal(mean, log_std.exp())
+    return raw.tanh(), (normal.log_prob(raw) - torch.log(1.0 - raw.tanh().square())).sum(dim=-1)
+
+
+def test_a_step_takes_place_on_the_device_of_the_networks():
+    learner, batch = make(), batch_of()
+    learner.sac.to("meta")
+    learner = SACLearner(learner.sac, learner.spec)
+    # a fused Adam has nothing to do where there are no numbers
+    learner.critic_optimizer, learner.actor_optimizer = (
+        torch.optim.SGD(part.parameters()) for part in (learner.sac.critics, learner.sac.actor)
+    )
+    moved = Transitions(**{name: tensor.to("meta") for name, tensor in vars(batch).items()})
+    # whatever lay on the CPU would not mix with the others
+    metrics = learner.update(moved, torch.Generator().manual_seed(0))
+    assert {value.device.type for value in metrics.values()} == {"meta"}
 
 
 def test_the_temperature_rises_while_the_policy_is_too_certain():
@@ -99,19 +123,18 @@ def test_the_temperature_rises_while_the_policy_is_too_certain():
 
 def test_targets_follow_at_their_pace():
     learner = make(tau=0.25, target_every=2)
-    old = learner.sac.targets.flat.clone()
+    old = weights_of(learner.sac.target_critics)
     learner.update(batch_of(), torch.Generator().manual_seed(0))
-    assert torch.equal(learner.sac.targets.flat, old)
+    assert torch.equal(weights_of(learner.sac.target_critics), old)
     learner.update(batch_of(), torch.Generator().manual_seed(0))
-    expected = torch.lerp(old, learner.sac.critics.flat, 0.25)
-    assert torch.allclose(learner.sac.targets.flat, expected)
+    expected = torch.lerp(old, weights_of(learner.sac.critics), 0.25)
+    assert torch.allclose(weights_of(learner.sac.target_critics), expected)
 
 
 def test_a_learner_that_has_looked_over_states_does_not_care_for_their_unit():
     batch, learners = batch_of(), [make(), make()]
     moved = replace(
         batch,
-        inputs=torch.cat([batch.states * 100.0 + 7.0, batch.inputs[:, 3:]], dim=1),
         states=batch.states * 100.0 + 7.0,
         next_states=batch.next_states * 100.0 + 7.0,
     )
@@ -119,14 +142,15 @@ def test_a_learner_that_has_looked_over_states_does_not_care_for_their_unit():
         learner.sac.standardise.look_over(given.states)
         for step in range(3):
             learner.update(given, torch.Generator().manual_seed(step))
-    assert torch.allclose(learners[0].sac.critics.flat, learners[1].sac.critics.flat, atol=1e-4)
-    assert torch.allclose(learners[0].sac.actor.network.flat, learners[1].sac.actor.network.flat, atol=1e-4)
+    one, other = (learner.sac for learner in learners)
+    assert torch.allclose(weights_of(one.critics), weights_of(other.critics), atol=1e-4)
+    assert torch.allclose(weights_of(one.actor), weights_of(other.actor), atol=1e-4)
 
 
 def test_a_truncated_step_bootstraps_and_a_terminated_one_does_not():
     learner, batch = make(gamma=0.9), batch_of()
     with torch.no_grad():
-        learner.sac.targets.layers[-1][1].fill_(1000.0)
+        learner.sac.target_critics.network.biases[-1].fill_(1000.0)
     metrics = learner.update(
         replace(batch, terminated=torch.ones(32, dtype=torch.bool)), torch.Generator().manual_seed(0)
     )
@@ -142,7 +166,7 @@ def test_a_reset_begins_critics_and_their_optimiser_anew():
     learner.update(batch_of(), generator)
     learner.reset_critics(generator)
     assert learner.state_dict()["critic"]["state"] == {}
-    assert torch.equal(learner.sac.critics.flat, learner.sac.targets.flat)
+    assert torch.equal(weights_of(learner.sac.critics), weights_of(learner.sac.target_critics))
     learner.update(batch_of(), generator)
 
 

@@ -31,10 +31,10 @@ FILE = "replay.safetensors"
 class Transitions:
     """A batch to learn from. A truncated step bootstraps like any other, so only `terminated` is told."""
 
-    inputs: Tensor
-    """(b, s + a) state and action side by side, as a critic reads them."""
     states: Tensor
     """(b, s)"""
+    actions: Tensor
+    """(b, a)"""
     next_states: Tensor
     """(b, s)"""
     rewards: Tensor
@@ -124,14 +124,14 @@ class Replay:
         self.head = (self.head + 1) % self.capacity
         self.size = min(self.size + 1, self.capacity)
 
-    def sample(self, rows: int, generator: torch.Generator) -> Transitions:
-        """`rows` transitions, each drawn evenly from all."""
+    def sample(self, rows: int, generator: torch.Generator, *, device: torch.device | str = "cpu") -> Transitions:
+        """`rows` transitions on `device`, each drawn evenly from all."""
         if not self.size:
             raise DataError("the replay is empty: act before learning")
-        drawn = self._table.index_select(0, torch.randint(self.size, (rows,), generator=generator))
+        drawn = self._table.index_select(0, torch.randint(self.size, (rows,), generator=generator)).to(device)
         return Transitions(
-            inputs=drawn[:, : self._inputs],
             states=drawn[:, : self.state_size],
+            actions=drawn[:, self.state_size : self._inputs],
             next_states=drawn[:, self._inputs : self._inputs + self.state_size],
             rewards=drawn[:, -4],
             terminated=drawn[:, -3] > 0,

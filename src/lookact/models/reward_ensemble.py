@@ -38,6 +38,10 @@ class StateRewards(nn.Module):
         self.network = EnsembleMLP(members, (state_size, *hidden, 1), generator)
         self.standardise = Standardise(state_size)
 
+    @property
+    def device(self) -> torch.device:
+        return self.standardise.unit.device
+
     def look_over(self, states: Tensor) -> None:
         """Learn the scale of each number of a state from these (n, s)."""
         self.standardise.look_over(states)
@@ -68,6 +72,10 @@ class ImageRewards(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.head = EnsembleMLP(members, (channels * height * width, 1), generator)
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
     def look_over(self, pictures: Tensor) -> None:
         """Pictures need no scale: a pixel's bounds are known."""
 
@@ -86,9 +94,10 @@ RewardModel = StateRewards | ImageRewards
 
 
 def segment_rewards(model: RewardModel, segments: Tensor) -> Tensor:
-    """Summed rewards (members, n) of segments (n, t, ...), or (members, n, t, ...) of a member's own."""
+    """Summed rewards (members, n) of segments (n, t, ...), or (members, n, t, ...) of a member's own, on any device."""
     length = segments.shape[-model.axes - 1]
     own = segments.dim() == model.axes + 3
+    segments = segments.to(model.device)
     rewards: Tensor = model(segments.flatten(1, 2) if own else segments.flatten(0, 1))
     return rewards.reshape(model.members, -1, length).sum(dim=-1)
 
@@ -100,7 +109,7 @@ def preference_probabilities(model: RewardModel, first: Tensor, second: Tensor, 
         segment_rewards(model, two) - segment_rewards(model, one)
         for one, two in zip(torch.split(first, chunk), torch.split(second, chunk))
     ]
-    return torch.cat(gaps, dim=1).sigmoid()
+    return torch.cat(gaps, dim=1).sigmoid().cpu()
 
 
 def _grouped(

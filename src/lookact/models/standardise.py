@@ -19,6 +19,7 @@ class Standardise(nn.Module):
 
     def look_over(self, states: Tensor) -> None:
         """Take centre and unit of each number from these states (n, s)."""
+        states = states.to(self.unit.device)
         spread = states.std(dim=0, correction=0)
         self.centre.copy_(states.mean(dim=0))
         # what has hardly moved yet must not be blown up when it first does
@@ -26,6 +27,4 @@ class Standardise(nn.Module):
         self.furthest.fill_(FURTHEST)
 
     def forward(self, states: Tensor) -> Tensor:
-        # as a number: bounds that are tensors cost more than all the rest
-        furthest = self.furthest.item()
-        return ((states - self.centre) / self.unit).clamp(-furthest, furthest)
+        return ((states - self.centre) / self.unit).clamp(-self.furthest, self.furthest)

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from lookact.models.ensemble import split_layers
-
 Floats = NDArray[np.float32]
 Layers = list[tuple[Floats, Floats]]
 """Weight (inputs, outputs) and bias (outputs,) of each."""
@@ -107,6 +105,17 @@ def _run_back(
             slope = met[depth] * met[depth]
             upper = (upper @ layers[depth][0].T) * np.subtract(1.0, slope, out=slope)
     return upper @ layers[0][0].T if for_inputs else None
+
+
+def split_layers(flat: Tensor, members: int, sizes: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+    """Every layer's part of the vector of all weights."""
+    layers, start = [], 0
+    for inputs, outputs in pairwise(sizes):
+        middle, end = start + members * inputs * outputs, start + members * (inputs + 1) * outputs
+        weight, bias = flat[start:middle], flat[middle:end]
+        layers.append((weight.view(members, inputs, outputs), bias.view(members, 1, outputs)))
+        start = end
+    return layers
 
 
 def _parts(flat: Floats, sizes: Sequence[int]) -> Layers:

@@ -26,9 +26,9 @@ def squashed_logprob(raw: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
 
     log(1 − tanh²x) is written as 2·(log 2 − x − softplus(−2x)), which stays exact where tanh rounds to 1.
     """
-    plain = (noise.square() + LOG_TWO_PI) * -0.5 - log_std
-    shrink = (math.log(2.0) - raw - functional.softplus(raw * -2.0)) * 2.0
-    return (plain - shrink).sum(dim=-1)
+    constant = log_std.shape[-1] * (0.5 * LOG_TWO_PI + 2.0 * math.log(2.0))
+    density = noise.square() * -0.5 - log_std + (raw + functional.softplus(raw * -2.0)) * 2.0
+    return density.sum(dim=-1) - constant
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, ref_mean: Tensor, ref_log_std: Tensor) -> Tensor:

@@ -31,8 +31,9 @@ def critic_target(
 def critic_loss(q: Tensor, target: Tensor) -> tuple[Tensor, Metrics]:
     """Half the mean squared error of each critic q (critics, b) against target (b,), summed over critics."""
     errors = q - target.detach()
-    metrics = {"q": q.detach().mean(), "td_error": errors.detach().abs().mean()}
-    return 0.5 * errors.square().mean(dim=-1).sum(), metrics
+    with torch.no_grad():
+        metrics = {"q": q.mean(), "td_error": errors.abs().mean()}
+    return errors.square().sum() * (0.5 / q.shape[-1]), metrics
 
 
 def actor_loss(logprobs: Tensor, q: Tensor, *, alpha: float | Tensor) -> tuple[Tensor, Metrics]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from lookact.data.replay import Replay
 from lookact.models.sac import SAC
 from lookact.ops.curiosity import knn_entropy_reward
+from lookact.ops.masked import Metrics
 from lookact.recipes.pref_config import Config
-from lookact.recipes.pref_eval import make_sac
+from lookact.recipes.pref_eval import make_sac, sampled_policy
 from lookact.recipes.pref_world import Env, horizon_of
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.train.sac import SACLearner, SACSpec
@@ -25,7 +26,7 @@ POOL, NEIGHBOUR = 512, 6
 """States that novelty is measured against, and the how-manieth nearest counts; a state may be its own nearest."""
 RewardOf = Callable[[NDArray[np.float32], NDArray[np.uint8] | None, float], float]
 """What a step earns, by the state and the frame after it and its true reward."""
-Improve = Callable[["Config", "Agent", torch.Generator], dict[str, float]]
+Improve = Callable[["Config", "Agent", torch.Generator], Metrics]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def play(
     cfg: Config, env: Env, agent: Agent, episode: int, *, reward_of: RewardOf, improve: Improve | None
 ) -> dict[str, float]:
     """One episode, every step kept in the replay and followed by learning where there is something to `improve`."""
-    noise_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
+    sample_action = sampled_policy(agent.sac, torch_rng(cfg.seed, "act", episode))
+    learn_rng = torch_rng(cfg.seed, "learn", episode)
     random_actions = held_actions(cfg.learn.held, agent.sac.action_size, numpy_rng(cfg.seed, "random actions", episode))
     state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
     earned, true, success, losses = 0.0, 0.0, False, {}
@@ -72,8 +74,7 @@ def play(
         if episode <= cfg.learn.random:
             action = next(random_actions)
         else:
-            noise = torch.randn(1, agent.sac.action_size, generator=noise_rng)
-            action = agent.sac.act(torch.from_numpy(state)[None], noise)[0].numpy()
+            action = sample_action(state, step)
         following, score, terminated, truncated, info = env.step(action)
         frame: Any = None if agent.frame_shape is None else env.render()
         reward = reward_of(following, frame, float(score))
@@ -111,15 +112,16 @@ def look_over(agent: Agent) -> None:
     agent.sac.standardise.look_over(torch.from_numpy(seen))
 
 
-def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, float]:
+def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> Metrics:
     """A gradient step on the rewards that the replay holds."""
-    return agent.learner.update(agent.replay.sample(cfg.learn.rows, generator), generator)
+    batch = agent.replay.sample(cfg.learn.rows, generator, device=agent.sac.device)
+    return agent.learner.update(batch, generator)
 
 
-def wander(cfg: Config, agent: Agent, generator: torch.Generator) -> dict[str, float]:
+def wander(cfg: Config, agent: Agent, generator: torch.Generator) -> Metrics:
     """A gradient step towards states that are far from all others: the entropy of where the agent has been."""
-    batch = agent.replay.sample(cfg.learn.rows, generator)
-    pool = agent.replay.sample(POOL, generator).next_states
+    batch = agent.replay.sample(cfg.learn.rows, generator, device=agent.sac.device)
+    pool = agent.replay.sample(POOL, generator, device=agent.sac.device).next_states
     spread = pool.std(dim=0, correction=0)
     # centimetres must count beside metres, and what never changes must not count at all
     scale = torch.where(spread > 1e-4, 1.0 / spread.clamp(min=1e-4), 0.0)

@@ -152,6 +152,7 @@ class Config:
     model: Reward = Reward()
     learn: Learn = Learn()
     evaluation: Evaluation = Evaluation()
+    device: str = setting("cpu", help="of the agent and the learned reward: cpu, cuda or cuda:N")
     keep: int = setting(1, help="checkpoints to keep; each holds the replay", least=1)
 
 
@@ -198,5 +199,6 @@ PRESETS = {
         model=Reward(inputs="frame"),
         learn=Learn(episodes=4000, random=4, wander=36, capacity=100_000),
         evaluation=Evaluation(every=40, final_episodes=100),
+        device="cuda",
     ),
 }

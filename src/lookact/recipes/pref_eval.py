@@ -32,23 +32,24 @@ PICTURES = 8
 
 
 def make_sac(cfg: Config) -> SAC:
-    """Networks of the task's sizes, as they are before any learning."""
+    """Networks of the task's sizes on their device, as they are before any learning."""
     env = make_env(cfg.world)
     sizes = int(np.prod(env.observation_space.shape or ())), int(np.prod(env.action_space.shape or ()))
-    return SAC(*sizes, hidden=cfg.learn.hidden, alpha=cfg.learn.alpha, generator=torch_rng(cfg.seed, "networks"))
+    sac = SAC(*sizes, hidden=cfg.learn.hidden, alpha=cfg.learn.alpha, generator=torch_rng(cfg.seed, "networks"))
+    return sac.to(cfg.device)
 
 
 def greedy_policy(sac: SAC) -> Act:
     """The mean of the actor's distribution."""
-    return lambda state, step: sac.act(torch.from_numpy(state)[None])[0].numpy()
+    return lambda state, step: sac.act(torch.from_numpy(state)[None].to(sac.device))[0].cpu().numpy()
 
 
 def sampled_policy(sac: SAC, generator: torch.Generator) -> Act:
     """Actions as they are drawn in training."""
 
     def act(state: Array, step: int) -> Array:
-        noise = torch.randn(1, sac.action_size, generator=generator)
-        return sac.act(torch.from_numpy(state)[None], noise)[0].numpy()
+        noise = torch.randn(1, sac.action_size, generator=generator).to(sac.device)
+        return sac.act(torch.from_numpy(state)[None].to(sac.device), noise)[0].cpu().numpy()
 
     return act
 

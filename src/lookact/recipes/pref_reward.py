@@ -86,6 +86,7 @@ def open_feedback(cfg: Config, run: Run, agent: Agent, queries: Table, closing: 
         shape=(cfg.feedback.segment, *size),
         dtype=torch.float32 if inputs == "state" else torch.uint8,
     )
+    model = model.to(cfg.device)
     service = open_service(cfg, run, closing)
     if service is None:
         answer = by_teacher(TEACHERS[cfg.judge.kind], seed=derive(cfg.seed, "teacher") % 2**31)

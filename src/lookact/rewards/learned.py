@@ -61,5 +61,7 @@ class LearnedReward:
     @torch.no_grad()
     def _raw(self, features: NDArray[Any]) -> Floats:
         parts = torch.split(torch.from_numpy(np.ascontiguousarray(features)), self.chunk)
-        rewards: Floats = torch.cat([self.model(part).mean(dim=0) for part in parts]).numpy()
+        rewards: Floats = (
+            torch.cat([self.model(part.to(self.model.device)).mean(dim=0) for part in parts]).cpu().numpy()
+        )
         return rewards

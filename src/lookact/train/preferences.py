@@ -62,7 +62,7 @@ class RewardLearner:
     def _step(self, store: PreferenceStore, chosen: Tensor) -> tuple[float, float, float]:
         """Loss, accuracy and gap on pairs (members, n) of the store."""
         first, second = (segment_rewards(self.model, side[chosen]) for side in (store.first, store.second))
-        loss, metrics = bradley_terry(first, second, store.labels[chosen])
+        loss, metrics = bradley_terry(first, second, store.labels[chosen].to(first.device))
         loss.backward()  # type: ignore[no-untyped-call]
         clip_and_step(
             self.optimizer, self.model.parameters(), max_norm=10.0, guard=self.guard, loss=float(loss.detach())

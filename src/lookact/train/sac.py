@@ -1,25 +1,17 @@
-"""One gradient step of soft actor-critic (arXiv:1812.05905): critics, actor and temperature, then the targets.
-
-Gradients of the losses of `ops.sac_loss` are written out, not left to autograd. Products are torch's; all that is one
-number a row is numpy's, whose calls cost less than the numbers.
-"""
+"""One gradient step of soft actor-critic (arXiv:1812.05905): critics, actor, temperature, then the target critics."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from lookact.data.replay import Transitions
-from lookact.models.ensemble import EnsembleMLP, Layer, run_ahead, run_back
 from lookact.models.sac import SAC
-from lookact.models.squashed_actor import Drawn, Floats
-from lookact.train.optim import quick_step
+from lookact.ops.masked import Metrics
+from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, temperature_loss
 
 
 @dataclass(frozen=True)
@@ -29,9 +21,9 @@ class SACSpec:
     lr: float = 3e-4
     gamma: float = 0.99
     tau: float = 0.005
-    """Share of the critics that the targets take over at a time."""
+    """Polyak: share of the critics that the target critics take over at a time."""
     target_every: int = 1
-    """Gradient steps between two updates of the targets."""
+    """Gradient steps between two updates of the target critics."""
     target_entropy: float | None = None
     """None: one nat below zero for each dimension of the action."""
 
@@ -43,82 +35,66 @@ class SACLearner:
         self.sac, self.spec = sac, spec
         self.steps = 0
         self.target_entropy = -float(sac.action_size) if spec.target_entropy is None else spec.target_entropy
-        self._actor = torch.optim.Adam([*sac.actor.parameters(), sac.log_alpha], lr=spec.lr, fused=True)
-        self._critic = torch.optim.Adam(sac.critics.parameters(), lr=spec.lr, fused=True)
+        self._taught_by_critics = [*sac.actor.parameters(), sac.log_alpha]
+        self.actor_optimizer = torch.optim.Adam(self._taught_by_critics, lr=spec.lr, fused=True)
+        self.critic_optimizer = self._fresh_critic_optimizer()
 
-    @torch.no_grad()
-    def update(self, batch: Transitions, generator: torch.Generator) -> dict[str, float]:
-        """One step on a batch."""
-        rows, sac = len(batch.rewards), self.sac
-        noise = torch.randn(2 * rows, sac.action_size, generator=generator)
-        alpha = math.exp(sac.log_alpha.item())
-        # of both states at once: the actor stays as it is while the critics learn
-        both = sac.standardise(torch.cat([batch.next_states, batch.states]))
-        drawn = sac.actor.draw(both, noise)
-        read = torch.cat([both[rows:], batch.inputs[:, sac.state_size :]], dim=1)
-        batch = replace(batch, inputs=read, states=both[rows:], next_states=both[:rows])
-        metrics = self._learn_critics(batch, drawn.rows(0, rows), alpha)
-        metrics |= self._learn_actor(batch.states, drawn.rows(rows, 2 * rows), alpha)
+    def update(self, batch: Transitions, generator: torch.Generator) -> Metrics:
+        """One step on a batch that lies on the networks' device; noise is drawn on the generator's, the CPU."""
+        sac, spec = self.sac, self.spec
+        states, next_states = sac.standardise(batch.states), sac.standardise(batch.next_states)
+        noise, next_noise = torch.randn(2, *batch.actions.shape, generator=generator).to(sac.device)
+        alpha = sac.log_alpha.detach().exp()
+
+        # critics: towards the reward and the soft value of what follows
+        with torch.no_grad():
+            next_actions, next_logprobs = sac.actor.sample(next_states, next_noise)
+            next_q = sac.target_critics(next_states, next_actions).amin(dim=0)
+        target = critic_target(batch.rewards, batch.terminated, next_q, next_logprobs, gamma=spec.gamma, alpha=alpha)
+        critic, metrics = critic_loss(sac.critics(states, batch.actions), target)
+        self.critic_optimizer.zero_grad()
+        critic.backward()  # type: ignore[no-untyped-call]
+        self.critic_optimizer.step()
+
+        # actor and temperature: uphill on critics that stay as they are
+        actions, logprobs = sac.actor.sample(states, noise)
+        actor, actor_metrics = actor_loss(logprobs, sac.critics(states, actions).min(dim=0).values, alpha=alpha)
+        temperature, alpha_metrics = temperature_loss(sac.log_alpha, logprobs, target_entropy=self.target_entropy)
+        self.actor_optimizer.zero_grad()
+        (actor + temperature).backward(inputs=self._taught_by_critics)  # type: ignore[no-untyped-call]
+        self.actor_optimizer.step()
+
+        # target critics
         self.steps += 1
-        if self.steps % self.spec.target_every == 0:
-            sac.targets.flat.lerp_(sac.critics.flat, self.spec.tau)
-        return metrics
+        if self.steps % spec.target_every == 0:
+            polyak(sac.target_critics, sac.critics, tau=spec.tau)
+        losses = {"loss/critic": critic.detach(), "loss/actor": actor.detach()}
+        told = metrics | actor_metrics | alpha_metrics
+        return losses | {f"policy/{name}": value for name, value in told.items()}
 
     def reset_critics(self, generator: torch.Generator) -> None:
         """Forget what the critics and their optimiser know, for a reward that has become another."""
         self.sac.reset_critics(generator)
-        self._critic = torch.optim.Adam(self.sac.critics.parameters(), lr=self.spec.lr, fused=True)
+        self.critic_optimizer = self._fresh_critic_optimizer()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "actor": self._actor.state_dict(), "critic": self._critic.state_dict()}
+        return {
+            "steps": self.steps,
+            "actor": self.actor_optimizer.state_dict(),
+            "critic": self.critic_optimizer.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.steps = state["steps"]
-        self._actor.load_state_dict(state["actor"])
-        self._critic.load_state_dict(state["critic"])
+        self.actor_optimizer.load_state_dict(state["actor"])
+        self.critic_optimizer.load_state_dict(state["critic"])
 
-    def _learn_critics(self, batch: Transitions, drawn: Drawn, alpha: float) -> dict[str, float]:
-        critics, gamma = self.sac.critics, self.spec.gamma
-        after = self._answers(batch.next_states, drawn, self.sac.targets)[0]
-        worth = np.minimum(after[0], after[1]) - alpha * drawn.logprobs
-        # a truncated step bootstraps like any other
-        target = batch.rewards.numpy() + gamma * np.where(batch.terminated.numpy(), 0.0, worth).astype(np.float32)
-        answers, met = run_ahead(batch.inputs, critics.layers)
-        q = answers[..., 0].numpy()
-        errors = q - target
-        # of half the mean squared error of each critic
-        upper = torch.from_numpy(errors / np.float32(len(target))).unsqueeze(-1)
-        run_back(upper, met, critics.layers, critics.gradients(), for_inputs=False)
-        quick_step(self._critic)
-        loss = 0.5 * float(np.vdot(errors, errors)) / len(target)
-        return {"loss/critic": loss, "policy/q": float(q.mean()), "policy/td_error": float(np.abs(errors).mean())}
-
-    def _learn_actor(self, states: Tensor, drawn: Drawn, alpha: float) -> dict[str, float]:
-        network, log_alpha, rows = self.sac.actor.network, self.sac.log_alpha, len(states)
-        q, met = self._answers(states, drawn, self.sac.critics)
-        for_actions = uphill(q, met, self.sac.critics.layers, self.sac.state_size) / np.float32(-rows)
-        upper = drawn.gradient(for_actions, alpha / rows)
-        run_back(upper, drawn.met, network.layers, network.gradients(), for_inputs=False)
-        logprob = float(drawn.logprobs.mean())
-        # α is its own derivative by log α
-        log_alpha.grad = log_alpha.new_tensor(-alpha * (logprob + self.target_entropy))
-        quick_step(self._actor)
-        loss = alpha * logprob - float(np.minimum(q[0], q[1]).mean())
-        return {"loss/actor": loss, "policy/entropy": -logprob, "policy/alpha": alpha}
-
-    def _answers(self, states: Tensor, drawn: Drawn, critics: EnsembleMLP) -> tuple[Floats, list[Tensor]]:
-        """What each critic (2, b) says of states (b, s) and the actions drawn there, and what its layers met."""
-        answers, met = run_ahead(torch.cat([states, torch.from_numpy(drawn.actions)], dim=1), critics.layers)
-        return answers[..., 0].numpy(), met
+    def _fresh_critic_optimizer(self) -> torch.optim.Adam:
+        return torch.optim.Adam(self.sac.critics.parameters(), lr=self.spec.lr, fused=True)
 
 
-def uphill(q: Floats, met: list[Tensor], layers: list[Layer], state_size: int) -> Floats:
-    """Gradient (b, a) at the actions of the smaller answer of two critics q (2, b), whose layers met `met`."""
-    smaller = (q[0] <= q[1]).astype(np.float32)
-    upper = torch.from_numpy(np.stack([smaller, 1.0 - smaller])[..., None])
-    (weight, bias), *rest = layers
-    # of the inputs only the actions were drawn
-    told = run_back(upper, met, [(weight[:, state_size:], bias), *rest], None, for_inputs=True)
-    assert told is not None
-    found: Floats = told[0].numpy() + told[1].numpy()
-    return found
+@torch.no_grad()
+def polyak(targets: torch.nn.Module, sources: torch.nn.Module, *, tau: float) -> None:
+    """Each target's parameter moves by the share `tau` towards its source's."""
+    for target, source in zip(targets.parameters(), sources.parameters()):
+        target.lerp_(source, tau)
