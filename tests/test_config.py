@@ -19,6 +19,7 @@ from lookact.config import (
     to_mapping,
     to_yaml,
 )
+from lookact.config_args import unknown
 from lookact.errors import ConfigError
 
 
@@ -159,6 +160,16 @@ def test_values_keep_their_types():
 def test_a_bad_override_is_one_line_with_field_value_and_remedy(args, parts):
     text = message(lambda: override(Config(), args))
     assert all(part in text for part in parts), text
+
+
+def test_a_word_of_several_groups_means_what_learns_first():
+    names = ["seed", "warm_start.lr", "learn.lr", "critic.lr"]
+    assert str(unknown("lr", names)) == "unknown setting lr: did you mean learn.lr? Or warm_start.lr, critic.lr?"
+
+
+def test_many_settings_are_named_by_their_groups():
+    names = ["seed", *(f"learn.{letter}" for letter in "abcdefghijklm"), "world.task"]
+    assert str(unknown("zzz", names)) == "unknown setting zzz: the settings are seed, learn.*, world.*"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,11 @@ LIGHT = [
     "lookact.cli",
     "lookact.config",
 ]
-RECIPE_SETTINGS = [f"lookact.recipes.{family}_config" for family in ("nav", "vqa", "vla", "pref", "world")]
+RECIPE_SETTINGS = [
+    f"lookact.recipes.{family}_{part}"
+    for family in ("nav", "vqa", "vla", "pref", "world")
+    for part in ("config", "preflight")
+]
 HEAVY = {"torch", "transformers", "peft", "mujoco", "trimesh", "embreex", "scipy", "metaworld", "vllm", "ray"}
 if importlib.util.find_spec("lookact.judges.client"):
     LIGHT.append("lookact.judges.client")
@@ -46,6 +50,8 @@ def test_settings_of_a_recipe_load_nothing_heavy(module):
         (["train", "nav-rloo", "--help"], 0),
         (["config", "world-duel"], 0),
         (["eval", "vla-ppo", "--dummy", "--world.tusk", "reach"], 2),
+        (["train", "vqa-ppo", "--engine", "vllm", "--processes", "2"], 2),
+        (["train", "nav-rloo", "--model.source", "./nothere"], 2),
         (["collect", "vqa-ppo", "--episodes", "1", "--out", "episodes", "--model.hidden", "1"], 2),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else str(value),
@@ -59,6 +65,11 @@ def test_a_recipes_settings_are_answered_for_without_torch(words, code):
 def test_help_loads_nothing_heavy():
     heavy = {"torch", "numpy", "transformers", "matplotlib", "gymnasium", "rich", "tyro"}
     assert not heavy & modules_after("from lookact.cli import main; assert main(['--help']) == 0")
+
+
+@pytest.mark.slow
+def test_pref_sac_loads_no_simulator():
+    assert not {"mujoco", "metaworld"} & modules_after("import lookact.recipes.pref_sac")
 
 
 @pytest.mark.slow

@@ -8,6 +8,9 @@ from typing import Any, get_origin
 from lookact.config_values import closest, describe, options, shown
 from lookact.errors import ConfigError
 
+MOST_NAMED = 12
+"""Settings that an error names one by one."""
+
 
 def read_args(args: Sequence[str], kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted name and written value of each override, in order; `kinds` are the types of all known settings."""
@@ -28,10 +31,23 @@ def read_args(args: Sequence[str], kinds: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def unknown(name: str, names: Sequence[str]) -> ConfigError:
-    """The error for a setting that does not exist, with the one that was probably meant."""
-    near = closest(name, names)
-    remedy = f"did you mean {near}?" if near else f"the settings are {', '.join(names)}"
+    """The error for a setting that does not exist, with those that were probably meant."""
+    last = name.rsplit(".", 1)[-1]
+    # the same word in several groups: what learns is meant more often than what comes before it
+    meant = sorted(
+        (known for known in names if last and known.rsplit(".", 1)[-1] == last),
+        key=lambda known: not known.startswith("learn."),
+    )
+    near = meant[0] if meant else closest(name, names)
+    others = f" Or {', '.join(meant[1:4])}?" if len(meant) > 1 else ""
+    remedy = f"did you mean {near}?{others}" if near else f"the settings are {_in_short(names)}"
     return ConfigError(f"unknown setting {name if name.isprintable() else shown(name)}: {remedy}")
+
+
+def _in_short(names: Sequence[str]) -> str:
+    """All names, or where they are many, their groups."""
+    groups = dict.fromkeys(name.partition(".")[0] + (".*" if "." in name else "") for name in names)
+    return ", ".join(names if len(names) <= MOST_NAMED else groups)
 
 
 def _find(word: str, kinds: Mapping[str, Any]) -> tuple[str, bool]:

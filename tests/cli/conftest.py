@@ -11,7 +11,7 @@ import pytest
 
 from lookact.cli import recipes
 from lookact.config import setting
-from lookact.errors import EngineError
+from lookact.errors import ConfigError, EngineError
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,14 @@ class Config:
     evaluation: Evaluation = Evaluation()
 
 
+def preflight(cfg, job):
+    if cfg.fail == "preflight":
+        raise ConfigError(f"{job.command} has no GPU: set --device cpu")
+
+
 def main(cfg, run):
+    if cfg.fail == "refused":
+        raise ConfigError("the room has no door: open one")
     if cfg.fail == "engine":
         raise EngineError("the engine\nis gone")
     if cfg.fail == "bug":
@@ -78,6 +85,9 @@ def toy(monkeypatch, tmp_path):
     settings = types.ModuleType("toy_config")
     vars(settings).update(Config=Config, PRESETS=presets)
     monkeypatch.setitem(sys.modules, "toy_config", settings)
+    checks = types.ModuleType("toy_preflight")
+    vars(checks).update(preflight=preflight)
+    monkeypatch.setitem(sys.modules, "toy_preflight", checks)
     monkeypatch.setitem(sys.modules, "toy_recipe", module)
     monkeypatch.setattr(recipes, "RECIPES", {"toy": "toy_recipe", "later": "lookact.recipes.not_there"})
     monkeypatch.chdir(tmp_path)

@@ -5,6 +5,7 @@ import types
 import pytest
 import yaml
 
+import lookact
 from lookact.cli import bench, main
 from lookact.cli.recipes import RECIPES as REAL_RECIPES
 
@@ -39,6 +40,56 @@ def test_a_second_run_of_the_same_name_is_refused_unless_it_goes_on(capsys):
     result = json.loads(output(capsys, "train", "toy", "--name", "n", "--auto-resume", "--json"))
     # the run's own config is kept
     assert result["lr"] == 0.25
+
+
+def test_a_run_records_its_recipe_and_preset(tmp_path, capsys):
+    output(capsys, "train", "toy", "--preset", "debug", "--name", "n")
+    record = json.loads((tmp_path / "runs/toy/n/run.json").read_text())
+    assert record == {"recipe": "toy", "preset": "debug", "config": None, "lookact": lookact.__version__}
+    # going on is still the same preset
+    output(capsys, "train", "toy", "--name", "n", "--auto-resume")
+    assert json.loads((tmp_path / "runs/toy/n/run.json").read_text()) == record
+
+
+def test_a_run_from_a_file_is_called_by_the_file(tmp_path, capsys):
+    (tmp_path / "my.yaml").write_text("group_size: 4\n")
+    assert "the run is in runs/toy/my-seed0" in output(capsys, "train", "toy", "--config", "my.yaml")
+    record = json.loads((tmp_path / "runs/toy/my-seed0/run.json").read_text())
+    assert (record["preset"], record["config"]) == (None, "my.yaml")
+
+
+@pytest.mark.parametrize("fail", ["preflight", "refused"])
+def test_a_refused_start_leaves_no_run_behind(fail, tmp_path, capsys):
+    assert main(["train", "toy", "--fail", fail, "--name", "n"]) == 2
+    assert capsys.readouterr().err.startswith("lookact: ")
+    assert not (tmp_path / "runs/toy/n").exists()
+
+
+def test_a_refusal_in_a_run_that_was_there_before_removes_nothing(tmp_path, capsys):
+    output(capsys, "train", "toy", "--name", "n")
+    assert main(["train", "toy", "--name", "n", "--auto-resume", "--fail", "refused"]) == 2
+    assert (tmp_path / "runs/toy/n/result.json").exists()
+
+
+@pytest.mark.parametrize("words", [("eval", "--dummy"), ("collect", "--episodes", "1", "--out", "runs/toy/eval")])
+def test_eval_and_collect_check_before_they_begin(words, tmp_path, capsys):
+    assert main([words[0], "toy", "--fail", "preflight", *words[1:]]) == 2
+    assert capsys.readouterr().err == f"lookact: {words[0]} has no GPU: set --device cpu\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_only_the_first_of_several_processes_checks(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    output(capsys, "eval", "toy", "--fail", "preflight", "--dummy")
+
+
+def test_settings_changed_on_resume_are_said_one_by_one(tmp_path, capsys):
+    output(capsys, "train", "toy", "--name", "n")
+    assert main(["train", "toy", "--name", "n", "--auto-resume", "--optim.lr", "0.5", "--no-whiten"]) == 0
+    error = capsys.readouterr().err
+    assert "changed since this run began: whiten: True → False" in error
+    assert "changed since this run began: optim.lr: 0.0001 → 0.5" in error
+    assert "optim.lr" in (tmp_path / "runs/toy/n/config_history.jsonl").read_text()
 
 
 def test_config_prints_yaml_that_train_takes_back(tmp_path, capsys):

@@ -6,13 +6,12 @@ from lookact.data.preferences import PreferenceStore
 from lookact.data.replay import Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import TEACHERS
-from lookact.recipes.pref_config import Feedback
+from lookact.recipes.pref_config import Feedback, label_path
 from lookact.recipes.pref_labels import (
     Labeller,
     Question,
     by_judge,
     by_teacher,
-    label_path,
     load_labels,
     question_of,
     save_labels,

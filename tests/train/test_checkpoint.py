@@ -83,7 +83,7 @@ def test_every_truncated_or_missing_file_makes_it_torn(tmp_path):
     save(tmp_path, 1)
     good = tmp_path / "checkpoint-1"
     files = [path.relative_to(good) for path in good.rglob("*") if path.is_file()]
-    assert len(files) == 6
+    assert len(files) == 7
     for file in files:
         for damage in ("truncate", "remove", "flip"):
             broken = save(tmp_path, 2)

@@ -1,14 +1,17 @@
 import json
 import logging
 import os
+import shutil
 
 import pytest
 import torch
 import yaml
 from torch import nn
 
+import lookact
 from lookact.errors import ConfigError, DataError
 from lookact.train.run import open_run
+from lookact.train.run_files import read_origin
 
 
 def go(folder, total, *, model=None, **options):
@@ -44,7 +47,7 @@ def test_a_run_leaves_its_papers(tmp_path):
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path):
     go(tmp_path, 1)
-    with pytest.raises(ConfigError, match="holds a run: go on with --auto-resume or --resume, or give another --out"):
+    with pytest.raises(ConfigError, match="holds a run: go on with --auto-resume or --resume, or give another --name"):
         go(tmp_path, 2)
     assert steps(tmp_path) == [1]
 
@@ -125,8 +128,31 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_a_changed_config_is_told(tmp_path, caplog):
-    go(tmp_path, 1)
-    with open_run(tmp_path, {"seed": 2, "sizes": [3, 4]}, auto_resume=True, tensorboard=False):
-        pass
-    assert "the config has changed since this run began, in seed" in caplog.text
+def test_each_changed_setting_is_told_and_kept(tmp_path, caplog):
+    def opened(**learn):
+        with open_run(tmp_path, {"seed": 1, "learn": learn}, auto_resume=True, tensorboard=False) as run:
+            run.save(run.done + 1, weights={}, state={}, metrics={})
+
+    opened(lr=1e-4, clip=0.2)
+    opened(lr=1e-3, clip=0.2)
+    assert "changed since this run began: learn.lr: 0.0001 → 0.001" in caplog.text
+    opened(lr=1e-3, clip=0.2)
+    opened(lr=1e-3, units="reply")
+    kept = [json.loads(line) for line in (tmp_path / "config_history.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["changed"]) for line in kept] == [
+        (1, {"learn.lr": [1e-4, 1e-3]}),
+        (3, {"learn.clip": [0.2, "(unset)"], "learn.units": ["(unset)", "reply"]}),
+    ]
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["learn"] == {"lr": 1e-3, "units": "reply"}
+
+
+def test_a_run_and_its_checkpoints_say_whose_they_are(tmp_path):
+    origin = {"recipe": "nav-rloo", "preset": "debug"}
+    with open_run(tmp_path / "run", {"seed": 1}, origin=origin, tensorboard=False) as run:
+        run.save(1, weights={}, state={}, metrics={"m": 1.0}, best=("m", "max"))
+    known = {**origin, "lookact": lookact.__version__}
+    assert read_origin(tmp_path / "run") == known
+    # a checkpoint that is carried elsewhere takes it along
+    shutil.copytree(tmp_path / "run/best", tmp_path / "elsewhere")
+    assert read_origin(tmp_path / "elsewhere") == known
+    assert read_origin(tmp_path) == {}

@@ -24,6 +24,15 @@ def test_runs_stand_newest_first_with_what_their_folders_tell(tmp_path, write_ru
     assert group == newest["group"]
 
 
+def test_recipe_and_preset_are_as_recorded(tmp_path, write_run):
+    write_run(tmp_path / "sweep/small-seed3", [])
+    (tmp_path / "sweep/small-seed3/run.json").write_text('{"recipe": "vqa-ppo", "preset": "debug"}')
+    write_run(tmp_path / "sweep/my-seed0", [])
+    (tmp_path / "sweep/my-seed0/run.json").write_text('{"recipe": "vqa-ppo", "preset": null, "config": "my.yaml"}')
+    told = {row["name"]: (row["recipe"], row["preset"]) for row in list_runs(tmp_path, find(tmp_path))}
+    assert told == {"small-seed3": ("vqa-ppo", "debug"), "my-seed0": ("vqa-ppo", None)}
+
+
 def test_seeds_of_one_config_are_one_group():
     assert group_of("a", {"seed": 0, "lr": 1}) == group_of("a", {"lr": 1, "seed": 5})
     assert group_of("a", {"seed": 0, "lr": 1}) != group_of("a", {"seed": 0, "lr": 2})

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lookact.cli.checkpoints import named_checkpoint, saved_config
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, load_settings, make_config
+from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_counts
 from lookact.errors import ConfigError
+from lookact.train.preflight import Job
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -41,8 +43,10 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     for option, value in (("episodes", episodes), ("out", arguments.out)):
         if value is None:
             raise ConfigError(f"--{option} is missing; see lookact collect --help")
-    checkpoint = existing(arguments.checkpoint, "checkpoint")
-    cfg = make_config(arguments, words, parser=parser, start=checkpoint)
+    checkpoint = named_checkpoint(arguments, "collect")
+    saved = None if checkpoint is None else saved_config(checkpoint)
+    cfg = make_config(arguments, words, parser=parser, saved=saved)
+    check_start(arguments.recipe, cfg, Job("collect", arguments.out, checkpoint))
     recipe = load_recipe(arguments.recipe)
     arguments.out.mkdir(parents=True, exist_ok=True)
     show_log()

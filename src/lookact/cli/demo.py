@@ -88,7 +88,9 @@ def train_and_draw(arguments: Arguments) -> None:
     again = ["train", RECIPE, "--preset", preset, *shorter, *seed, "--out", str(arguments.out), "--name", name]
     debug = [word for word in arguments.words if word == "--debug"]
     with pictures:
-        trained = train_together(RECIPE, cfg, folder, processes=processes, words=again + debug)
+        trained = train_together(
+            RECIPE, cfg, folder, processes=processes, words=again + debug, origin={"preset": preset}
+        )
     pictures.refresh()
 
     # side by side

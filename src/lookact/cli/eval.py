@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lookact.cli.checkpoints import named_checkpoint, saved_config
 from lookact.cli.output import say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, existing, helped, load_recipe, load_settings, make_config
+from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_result
 from lookact.errors import ConfigError
+from lookact.train.preflight import Job
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -42,10 +44,12 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     load_settings(arguments.recipe)
     if arguments.dummy == (arguments.checkpoint is not None):
         raise ConfigError("nothing to measure, or two things: give either --checkpoint PATH or --dummy")
-    checkpoint = existing(arguments.checkpoint, "checkpoint")
-    cfg = make_config(arguments, words, parser=parser, start=checkpoint)
-    recipe = load_recipe(arguments.recipe)
+    checkpoint = named_checkpoint(arguments, "eval")
+    saved = None if checkpoint is None else saved_config(checkpoint)
+    cfg = make_config(arguments, words, parser=parser, saved=saved)
     folder = arguments.out or Path("runs") / arguments.recipe / "eval"
+    check_start(arguments.recipe, cfg, Job("eval", folder, checkpoint))
+    recipe = load_recipe(arguments.recipe)
     folder.mkdir(parents=True, exist_ok=True)
     episodes = arguments.max_questions or arguments.episodes
     show_log()

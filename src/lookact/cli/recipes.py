@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from lookact.cli.output import show_settings
+from lookact.cli.output import is_first, show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
 from lookact.config import check, load_config, override, settings
 from lookact.config_values import closest, shown
-from lookact.errors import ConfigError, DataError, LookActError
+from lookact.errors import ConfigError
 from lookact.extras import pip_install_for
+from lookact.train.preflight import Job
 
 RECIPES = {
     "nav-rloo": "lookact.recipes.nav_rloo",
@@ -22,7 +23,7 @@ RECIPES = {
     "pref-sac": "lookact.recipes.pref_sac",
     "world-duel": "lookact.recipes.world_duel",
 }
-"""Each recipe's module. Its settings stand beside it in a module without torch: nav_rloo has nav_config."""
+"""Each recipe's module. Beside it stand, without torch, its settings and its checks: nav_config and nav_preflight."""
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
 
@@ -81,7 +82,7 @@ def load_settings(name: str | None) -> Settings:
         near = closest(name or "", RECIPES)
         remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(RECIPES)}"
         raise ConfigError(f"unknown recipe {shown(name)[1:-1]}: {remedy}" if name else f"no recipe named: {remedy}")
-    module = RECIPES[name].rpartition("_")[0] + "_config"
+    module = _beside(name, "config")
     try:
         loaded: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -92,6 +93,13 @@ def load_settings(name: str | None) -> Settings:
     return loaded  # type: ignore[no-any-return]
 
 
+def check_start(name: str, cfg: Any, job: Job) -> None:
+    """Refuse what could not work, before the recipe is loaded; of several processes the first speaks for all."""
+    if is_first():
+        checks: Any = importlib.import_module(_beside(name, "preflight"))
+        checks.preflight(cfg, job)
+
+
 def load_recipe(name: str) -> Recipe:
     """A recipe's module by its name, with torch and all else it works with: for when the work begins."""
     try:
@@ -100,35 +108,21 @@ def load_recipe(name: str) -> Recipe:
         if str(error.name).startswith("lookact."):
             raise
         remedy = pip_install_for(str(error.name))
-        raise LookActError(f"recipe {name} needs the package {error.name}: {remedy}") from error
+        raise ConfigError(f"recipe {name} needs the package {error.name}: {remedy}") from error
     return recipe  # type: ignore[no-any-return]
 
 
-def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, start: Path | None = None) -> Any:
-    """A checked config: the preset (or the config saved beside the checkpoint `start`), the file, then the words."""
+def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, saved: Path | None = None) -> Any:
+    """A checked config: the preset, or unless it is named the file `saved` of a run, then --config, then the words."""
     recipe = load_settings(arguments.recipe)
-    saved = None if start is None or arguments.preset else saved_config(start)
     base = preset_of(recipe, arguments.recipe, arguments.preset)
-    if saved is not None:
+    if saved is not None and not arguments.preset:
         base = load_config(recipe.Config, saved, base)
     if arguments.config is not None:
         base = load_config(recipe.Config, arguments.config, base)
     _refuse_mistyped_options(words, option_names(parser), [leaf.name for leaf in settings(recipe.Config)])
     seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
     return check(override(base, [*words, *seed]))
-
-
-def saved_config(checkpoint: Path) -> Path | None:
-    """The config of the run that a checkpoint, or run folder, belongs to."""
-    places = (checkpoint / "config.yaml", checkpoint.parent / "config.yaml")
-    return next((place for place in places if place.is_file()), None)
-
-
-def existing(path: Path | None, what: str) -> Path | None:
-    """The path, if there is something there."""
-    if path is not None and not path.exists():
-        raise DataError(f"{what} {path} does not exist: check the path")
-    return path
 
 
 def preset_of(recipe: Settings, recipe_name: str, name: str | None) -> Any:
@@ -139,6 +133,10 @@ def preset_of(recipe: Settings, recipe_name: str, name: str | None) -> Any:
         remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(recipe.PRESETS)}"
         raise ConfigError(f"unknown preset {shown(name)[1:-1]} of {recipe_name}: {remedy}")
     return recipe.PRESETS[name]
+
+
+def _beside(name: str, part: str) -> str:
+    return f"{RECIPES[name].rpartition('_')[0]}_{part}"
 
 
 def _refuse_mistyped_options(words: Sequence[str], known: Sequence[str], names: Sequence[str]) -> None:

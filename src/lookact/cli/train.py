@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lookact.cli.checkpoints import existing, refuse_foreign, saved_config
 from lookact.cli.launch import is_launched, launch, to_launch
 from lookact.cli.output import is_first, say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import (
     PRESET,
     add_recipe_options,
-    existing,
+    check_start,
     helped,
     load_recipe,
+    load_settings,
     make_config,
-    saved_config,
 )
 from lookact.cli.results import SECONDS, show_result
 from lookact.config import to_mapping
-from lookact.train.run_files import METRICS, RESULT
+from lookact.errors import ConfigError, DataError
+from lookact.train.preflight import Job, need_package
+from lookact.train.run_files import METRICS, RESULT, drop_refused, read_origin, refuse_second_run
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -38,7 +42,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("runs"), help="where runs are kept (default: runs)"
     )
-    parser.add_argument("--name", metavar="N", help="the run's name (default: PRESET-seedSEED)")
+    parser.add_argument("--name", metavar="N", help="the run's name (default: PRESET-seedSEED, or FILE-seedSEED)")
     parser.add_argument(
         "--processes", metavar="N", type=at_least_one, default=1, help="that train together, one thread each on a CPU"
     )
@@ -54,11 +58,23 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if helped(parser, arguments):
         return
+    load_settings(arguments.recipe)
     resume = existing(arguments.resume, "checkpoint")
-    cfg = make_config(arguments, words, parser=parser, start=_begun(arguments))
+    if resume is not None:
+        refuse_foreign(resume, arguments.recipe, "train")
+    begun = _begun(arguments)
+    cfg = make_config(arguments, words, parser=parser, saved=None if begun is None else saved_config(begun))
     folder = run_folder(arguments, cfg)
     how = {"resume": resume, "auto_resume": arguments.auto_resume, "wandb": arguments.wandb}
-    result = train_together(arguments.recipe, cfg, folder, processes=arguments.processes, words=arguments.words, **how)
+    result = train_together(
+        arguments.recipe,
+        cfg,
+        folder,
+        processes=arguments.processes,
+        words=arguments.words,
+        origin=origin_of(arguments, begun),
+        **how,
+    )
     if is_launched():
         return
     show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, seed {cfg.seed}")
@@ -68,32 +84,51 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 
 def train_together(
-    recipe: str, cfg: Any, folder: Path, *, processes: int, words: Sequence[str], **how: Any
+    recipe: str,
+    cfg: Any,
+    folder: Path,
+    *,
+    processes: int,
+    words: Sequence[str],
+    origin: Mapping[str, Any],
+    **how: Any,
 ) -> dict[str, Any]:
     """Train in this process, or start as many as are wanted with the command line `words`; returns the result."""
+    if is_first():
+        if not (how.get("resume") or how.get("auto_resume")):
+            refuse_second_run(folder)
+        if how.get("wandb", "off") != "off":
+            need_package("wandb", f"--wandb {how['wandb']}", instead="leave it off with --wandb off")
+    # under torchrun the number of processes is not ours to say
+    check_start(recipe, cfg, Job("train", folder, processes=int(os.environ.get("WORLD_SIZE", processes))))
     if not to_launch(processes):
-        return train(recipe, cfg, folder, **how)
+        return train(recipe, cfg, folder, origin=origin, **how)
     launch(words, processes)
     result: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     return result
 
 
-def train(recipe: str, cfg: Any, folder: Path, **how: Any) -> dict[str, Any]:
+def train(recipe: str, cfg: Any, folder: Path, *, origin: Mapping[str, Any], **how: Any) -> dict[str, Any]:
     """Train in a run folder, with the other processes if there are any; `how` is as in `open_run`."""
+    module = load_recipe(recipe)
     from lookact.train.distributed import close_distributed, init_distributed
     from lookact.train.run import open_run
 
-    module = load_recipe(recipe)
     show_log()
     init_distributed()
+    new = is_first() and not folder.exists()
     try:
-        with open_run(folder, to_mapping(cfg), **how) as run:
+        with open_run(folder, to_mapping(cfg), origin={"recipe": recipe, **origin}, **how) as run:
             result = module.main(cfg, run)
             if is_first():
                 if SECONDS in result:
                     result[SECONDS]["training steps"] = step_seconds(run.folder)
                 write_json(result, folder / RESULT)
             return result
+    except (ConfigError, DataError):
+        if new:
+            drop_refused(folder)
+        raise
     finally:
         close_distributed()
 
@@ -107,10 +142,22 @@ def step_seconds(folder: Path) -> float:
 
 def run_folder(arguments: Arguments, cfg: Any) -> Path:
     """Where the run lives; a resumed one stays where it was unless it is given a name."""
+    if arguments.name is not None and (Path(arguments.name).name != arguments.name or arguments.name in ("", "..")):
+        raise ConfigError(f"--name {arguments.name}: a name is that of one folder; --out says where it lies")
     saved = saved_config(arguments.resume) if arguments.resume and not arguments.name else None
     if saved is not None:
         return saved.parent
-    return Path(arguments.out, arguments.recipe, arguments.name or f"{arguments.preset or PRESET}-seed{cfg.seed}")
+    start = arguments.preset or (arguments.config.stem if arguments.config else PRESET)
+    return Path(arguments.out, arguments.recipe, arguments.name or f"{start}-seed{cfg.seed}")
+
+
+def origin_of(arguments: Arguments, begun: Path | None) -> dict[str, Any]:
+    """What the run's settings began with: the preset and the file that were named, or those of the run it goes on."""
+    if begun is not None and not arguments.preset and (known := read_origin(begun)):
+        return {name: known.get(name) for name in ("preset", "config")}
+    # a file alone may well say everything: nobody chose a preset then
+    preset = arguments.preset or (None if arguments.config else PRESET)
+    return {"preset": preset, "config": str(arguments.config) if arguments.config else None}
 
 
 def _begun(arguments: Arguments) -> Path | None:

@@ -61,7 +61,7 @@ def read_demonstrations(
 ) -> Iterator[Demonstration]:
     """Every episode in order, read one at a time, or a single one by its index; what does not fit is a DataError."""
     info = read_info(folder)
-    cameras = _check_features(folder, info, wanted or Wanted())
+    cameras = check_features(folder, info, wanted or Wanted())
     tasks = _read_tasks(folder)
     rows = [row for row in read_rows(folder) if only is None or row["episode_index"] == only]
     readers: dict[str, VideoReader] = {}
@@ -111,7 +111,7 @@ def read_stats(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
     return {feature: {name: np.array(value) for name, value in each.items()} for feature, each in stats.items()}
 
 
-def _check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dict[str, str]:
+def check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dict[str, str]:
     """The video feature behind each camera wanted."""
     features = info["features"]
     for name, size in ((STATE, wanted.state_size), (ACTION, wanted.action_size)):

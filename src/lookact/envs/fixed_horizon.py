@@ -16,8 +16,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lookact.envs.classic import WORLDS, Classic
-from lookact.envs.metaworld import NAME, MetaWorld
-from lookact.envs.tabletop.env import Tabletop
+from lookact.envs.task_names import is_metaworld, is_tabletop
 from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
 
@@ -112,9 +111,12 @@ def make_world(
     lengths: dict[str, Any] = {"action_repeat": action_repeat, "image_size": image_size}
     if task in WORLDS:
         return Classic(task, horizon=horizon or None, **lengths)
-    if task.startswith("tabletop/") or task == "lookact/Tabletop-v0":
+    # simulators are extras: only the one that is asked for must be there
+    if is_tabletop(task):
         return _tabletop(task, horizon or HORIZON, **lengths)
-    if NAME.fullmatch(task):
+    if is_metaworld(task):
+        from lookact.envs.metaworld import MetaWorld
+
         return MetaWorld(task, horizon=horizon or 500 // action_repeat, **lengths, **options)
     try:
         inner = gymnasium.make(task, render_mode="rgb_array")
@@ -130,6 +132,8 @@ def _tabletop(task: str, horizon: int, *, action_repeat: int, image_size: int) -
         raise ConfigError(
             f"no task {task!r} at the table: choose of {', '.join(f'tabletop/{each}' for each in TABLETOP)}"
         )
+    from lookact.envs.tabletop.env import Tabletop
+
     inner = Tabletop(
         task=TABLETOP[name],
         cameras=(),

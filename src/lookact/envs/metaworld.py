@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import re
 from typing import Any
 
 import gymnasium
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 
 from lookact.envs.drawing_model import drawing_model
 from lookact.envs.tabletop.rendering import Renderer
+from lookact.envs.task_names import METAWORLD
 from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
 
 logger = logging.getLogger(__name__)
 
-NAME = re.compile(r"(?:metaworld[_-])?([a-z]+(?:-[a-z]+)*?)(?:-v([0-9]))?")
 LONGEST = 500
 """Simulator steps that MetaWorld allows in an episode."""
 CLOSE_VIEW = ("corner2", (0.75, 0.075, 0.7))
@@ -106,7 +105,7 @@ def task_name(name: str) -> str:
     """MetaWorld's own name of a task, such as drawer-open-v3; a v2 name means the v3 task, and says so in the log."""
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
-    found = NAME.fullmatch(name)
+    found = METAWORLD.fullmatch(name)
     task = f"{found[1]}-v3" if found else name
     if found is None or task not in ALL_V3_ENVIRONMENTS:
         near = difflib.get_close_matches(task, ALL_V3_ENVIRONMENTS, n=1)

@@ -6,7 +6,6 @@ import copy
 import importlib.util
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from lookact.errors import ConfigError, DataError
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.images import pixel_budget, save_processor
+from lookact.models.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME
 from lookact.models.value_head import ValueHead
 
 VALUE_FILE = "value_head.safetensors"
-ADAPTER_FILE = "adapter_config.json"
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,7 @@ def resolve(source: Path | str) -> tuple[str, Path | None]:
     if not folder.exists():
         if isinstance(source, str) and HUB_NAME.fullmatch(source):
             return source, None
-        raise DataError(
-            f"no checkpoint at {source}: give a folder that exists, or a Hub name like Qwen/Qwen3-VL-8B-Instruct"
-        )
+        raise DataError(f"no checkpoint at {source}: give a folder that exists, or a Hub name like {CHAT_EXAMPLE}")
     if (folder / ADAPTER_FILE).exists():
         base = json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
         return resolve(base)[0], folder

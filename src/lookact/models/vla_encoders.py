@@ -15,7 +15,6 @@ from lookact.errors import ConfigError, DataError
 from lookact.models.loading import LoraSpec, add_lora, first_line
 from lookact.seeding import derive, torch_rng
 
-TINY = "tiny"
 Hold = Literal["frozen", "lora", "full"]
 """Which weights of an encoder learn: none, low-rank adapters, or all."""
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "query", "key", "value")

@@ -14,8 +14,9 @@ from transformers import AutoTokenizer, BertConfig, Dinov2Config
 
 from lookact.errors import DataError
 from lookact.models.loading import first_line
+from lookact.models.sources import TINY
 from lookact.models.vla import VLA, PolicySpec
-from lookact.models.vla_encoders import TINY, hold, open_bert, open_dinov2, tiny_bert, tiny_dinov2
+from lookact.models.vla_encoders import hold, open_bert, open_dinov2, tiny_bert, tiny_dinov2
 from lookact.models.vla_text import Reader, TextSpec, train_wordpiece
 from lookact.models.vla_vision import Eyes, VisionSpec
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lookact.config import setting
-
-TINY = "tiny"
+from lookact.models.sources import TINY
 
 
 @dataclass(frozen=True)

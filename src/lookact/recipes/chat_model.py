@@ -13,8 +13,9 @@ from lookact.data.demos import Script
 from lookact.models.chat_vlm import ChatVLM
 from lookact.models.loading import LoraSpec, load_chat
 from lookact.models.reference import AdapterReference, CopyReference, make_reference
+from lookact.models.sources import TINY
 from lookact.models.tiny import TinySpec, make_tiny
-from lookact.recipes.chat_config import TINY, Model
+from lookact.recipes.chat_config import Model
 from lookact.seeding import derive
 from lookact.train.distributed import barrier, is_main
 from lookact.train.durable import TEMPORARY, place

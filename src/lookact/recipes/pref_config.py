@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from lookact.config import setting
 from lookact.rollout.settings import Strategy
+
+SEEING = ("embedded", "server")
+"""Judges that look at pictures; the others are told the true rewards."""
+LABELS = "labels.safetensors"
+NO_PATH = (None, "", "None", "none", "null", "~")
+"""What people and their tools write where there is no path."""
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 
@@ -202,3 +209,13 @@ PRESETS = {
         device="cuda",
     ),
 }
+
+
+def label_path(text: str | None) -> Path | None:
+    """The path, or None for each of the ways to write that there is none."""
+    return None if text in NO_PATH else Path(str(text))
+
+
+def needs_frames(cfg: Config) -> bool:
+    """Whether the replay keeps pictures: for a judge that sees, or for a reward that is read from them."""
+    return cfg.reward == "learned" and (cfg.judge.kind in SEEING or cfg.model.inputs == "frame")

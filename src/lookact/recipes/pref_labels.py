@@ -17,14 +17,11 @@ from lookact.data.replay import Feature, Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import Teacher
 from lookact.protocols import Judge
-from lookact.recipes.pref_config import Feedback
+from lookact.recipes.pref_config import LABELS, Feedback
 from lookact.recipes.pref_tables import Table
 from lookact.rollout.queries import features_of
 
 logger = logging.getLogger(__name__)
-LABELS = "labels.safetensors"
-NO_PATH = (None, "", "None", "none", "null", "~")
-"""What people and their tools write where there is no path."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,6 @@ def session_size(feedback: Feedback, *, asked: int, done: float) -> int:
     """How many pairs the next session asks about, after `asked` of them and the share `done` of the run."""
     weight = {"uniform": 1.0, "decaying": 2.0 * (1.0 - done), "growing": 2.0 * done}[feedback.schedule]
     return max(0, min(max(1, round(weight * feedback.session)), feedback.total - asked))
-
-
-def label_path(text: str | None) -> Path | None:
-    """The path, or None for each of the ways to write that there is none."""
-    return None if text in NO_PATH else Path(str(text))
 
 
 def save_labels(store: PreferenceStore, folder: Path) -> None:

@@ -17,13 +17,12 @@ from lookact.data.replay import Replay
 from lookact.judges.teachers import TEACHERS
 from lookact.models.reward_ensemble import ImageRewards, RewardModel, StateRewards
 from lookact.recipes.pref_agent import Agent, learn
-from lookact.recipes.pref_config import Config
+from lookact.recipes.pref_config import Config, label_path
 from lookact.recipes.pref_judge import HELD_OUT, REPORT, clear_accuracy, measure_judge, teach_judge
 from lookact.recipes.pref_labels import (
     Labeller,
     by_judge,
     by_teacher,
-    label_path,
     load_labels,
     save_labels,
     session_size,

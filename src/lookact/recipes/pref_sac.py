@@ -16,7 +16,7 @@ from typing import Any
 from lookact.errors import ConfigError
 from lookact.recipes.pref_agent import Agent, RewardOf, learn, look_over, open_agent, play, wander
 from lookact.recipes.pref_artifacts import begin_artifacts, save_artifacts
-from lookact.recipes.pref_config import Config
+from lookact.recipes.pref_config import Config, needs_frames
 from lookact.recipes.pref_eval import collect, evaluate, greedy_policy, random_policy, run_episodes
 from lookact.recipes.pref_judge import REPORT
 from lookact.recipes.pref_reward import hold_session, is_due, open_feedback
@@ -28,17 +28,15 @@ from lookact.train.run import Run
 from lookact.train.weights import Weights
 
 __all__ = ["collect", "evaluate", "main"]
-SEEING = ("embedded", "server")
-"""Judges that look at pictures; the others are told the true rewards."""
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
     if world_size() > 1:
         raise ConfigError(f"pref-sac trains in one process, not in {world_size()}: leave --processes out")
-    begin_artifacts(run)
     env = make_env(cfg.world)
+    begin_artifacts(run)
     learned = cfg.reward == "learned"
-    agent = open_agent(cfg, env, frames=learned and (cfg.judge.kind in SEEING or cfg.model.inputs == "frame"))
+    agent = open_agent(cfg, env, frames=needs_frames(cfg))
     queries, evals = (
         Table(run.folder / "vlm_query_log.csv", QUERY_COLUMNS),
         Table(run.folder / "eval.csv", EVAL_COLUMNS),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lookact.envs.experts.scripted import Pupil, controller_of
 from lookact.envs.fixed_horizon import make_world
-from lookact.envs.metaworld import NAME, task_name
+from lookact.envs.task_names import is_metaworld
 from lookact.judges.goals import goal_of
 from lookact.recipes.pref_config import World
 from lookact.recipes.pref_lessons import Gallery
@@ -26,7 +26,7 @@ STUMBLING = (0.0, 0.3, 0.6, 1.0)
 def make_env(world: World) -> Env:
     """The task's environment: a state, actions in [-1, 1], a fixed horizon and pictures."""
     lengths = {"horizon": world.horizon, "action_repeat": world.action_repeat, "image_size": world.image_size}
-    seen: dict[str, Any] = {"camera": world.camera, "crop": world.crop} if NAME.fullmatch(world.task) else {}
+    seen: dict[str, Any] = {"camera": world.camera, "crop": world.crop} if is_metaworld(world.task) else {}
     return make_world(world.task, **lengths, **seen)
 
 
@@ -45,7 +45,7 @@ def progress_of(world: World, state: NDArray[np.float32], reward: float) -> floa
     if world.task.startswith("Pendulum-"):
         # its reward counts speed too, which no picture shows
         return -float(np.arctan2(state[1], state[0]) ** 2)
-    if NAME.fullmatch(world.task):
+    if is_metaworld(world.task):
         # nearly all of MetaWorld's reward comes at the end: its root, in the same order, tells the way there apart
         return float(np.sqrt(max(reward, 0.0)))
     return reward
@@ -65,7 +65,7 @@ def _pictures(world: World, seed: int) -> Iterator[tuple[NDArray[np.uint8], floa
     """Pictures without end, each with its progress and its state."""
     env = make_env(world)
     size = int(np.prod(env.action_space.shape or ()))
-    controller = controller_of(task_name(world.task) if NAME.fullmatch(world.task) else world.task)
+    controller = controller_of(metaworld_name(world.task) if is_metaworld(world.task) else world.task)
     episode = 0
     while True:
         stumbling = STUMBLING[episode % len(STUMBLING)]
@@ -82,3 +82,10 @@ def _pictures(world: World, seed: int) -> Iterator[tuple[NDArray[np.uint8], floa
 def _first(items: Iterator[Any], count: int) -> Iterator[Any]:
     for _, item in zip(range(count), items):
         yield item
+
+
+def metaworld_name(task: str) -> str:
+    """MetaWorld's own name of one of its tasks."""
+    from lookact.envs.metaworld import task_name
+
+    return task_name(task)

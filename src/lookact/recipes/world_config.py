@@ -9,7 +9,7 @@ from lookact.config import setting
 from lookact.envs.hidden import ACTION_SIZE as HIDDEN_ACTION
 from lookact.envs.hidden import STATE_SIZE as HIDDEN_STATE
 from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
-from lookact.recipes.chat_config import TINY
+from lookact.models.sources import TINY
 from lookact.train.settings import PPO
 
 

@@ -14,7 +14,8 @@ from transformers import AutoTokenizer
 
 from lookact.data.sequences import Recording
 from lookact.errors import DataError
-from lookact.models.vla_encoders import TINY, hold, open_bert, tiny_bert
+from lookact.models.sources import TINY
+from lookact.models.vla_encoders import hold, open_bert, tiny_bert
 from lookact.models.vla_text import Reader, TextSpec, train_wordpiece
 from lookact.models.vq import VQSpec
 from lookact.models.world import WorldModel, WorldSpec

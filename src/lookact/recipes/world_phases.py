@@ -20,6 +20,7 @@ from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import make_worlds, record_random, tokenise
 from lookact.recipes.world_learn import Learner, learn_film, to_film
 from lookact.recipes.world_model import learn_tokens, load_world, open_world, weights_of
+from lookact.recipes.world_preflight import check_phase
 from lookact.recipes.world_rival import Rival
 from lookact.recipes.world_student import curiosity_of, explore, learn_to_explore
 from lookact.rewards.intrinsic import Units
@@ -98,7 +99,7 @@ def is_due(number: int, steps: int, times: int) -> bool:
 
 def open_players(cfg: Config, run: Run) -> Players:
     """Models as a run begins: fresh, or from `teacher_path` and `student_path`."""
-    check_paths(cfg)
+    check_phase(cfg)
     source = run.resumed_from or (Path(cfg.teacher_path) if cfg.teacher_path else None)
     world = open_world(cfg, source)
     own = open_world(cfg, source, tokenizer=world.reader.tokenizer)
@@ -124,17 +125,6 @@ def open_players(cfg: Config, run: Run) -> Players:
         Rival(),
         make_worlds(cfg.world),
     )
-
-
-def check_paths(cfg: Config) -> None:
-    """Refuse a phase that lacks what the phases before it would have given."""
-    later = cfg.phase in ("student", "adversarial")
-    if later and not cfg.teacher_path:
-        raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
-    if cfg.phase == "adversarial" and not cfg.student_path:
-        raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
-    if cfg.phase != "teacher" and cfg.model.action_head != "gaussian":
-        raise ConfigError(f"phase {cfg.phase} needs exact log-probs: set model.action_head to gaussian")
 
 
 def gather_data(players: Players, cfg: Config, run: Run) -> Data:

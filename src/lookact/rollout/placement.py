@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookact.errors import ConfigError, EngineError, EnvError, JudgeError
+from lookact.rollout.reach import is_reachable
 from lookact.types import Image, Observation, Preference
 
 if importlib.util.find_spec("ray") is None:
@@ -45,6 +46,9 @@ def join_cluster(address: str = "", *, cpus: int | None = None, store_bytes: int
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address:
+        if address not in ("auto", "local") and not is_reachable(address):
+            # Ray itself would try for minutes, and fill the screen
+            raise ConfigError(f"no Ray cluster at {address}: start one with `ray start --head`")
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:

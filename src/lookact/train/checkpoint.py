@@ -25,6 +25,7 @@ from lookact.protocols import Stateful
 from lookact.train.durable import TEMPORARY, discard, is_disk_full, link_tree, place, sync_tree, write_text
 from lookact.train.gathering import load_stateful
 from lookact.train.manifest import MANIFEST, verify, write_manifest
+from lookact.train.provenance import write_origin
 from lookact.train.state import check_fit, is_stateful, read_snapshot, snapshot
 from lookact.train.trackers import finite_or_none
 from lookact.train.weights import Weights, read_weights, write_weights
@@ -67,6 +68,7 @@ def save_checkpoint(
     state: Mapping[str, Stateful | Any],
     metrics: Mapping[str, float],
     config: Mapping[str, Any],
+    origin: Mapping[str, Any] | None = None,
     keep: int | None = None,
     best: Best | None = None,
 ) -> Path:
@@ -82,7 +84,7 @@ def save_checkpoint(
     temporary = run_folder / (TEMPORARY + target.name)
     remembered = snapshot(state)
     try:
-        _write(temporary, step, weights, remembered, metrics, config)
+        _write(temporary, step, weights, remembered, metrics, config, origin or {})
         # before the checkpoint itself: a run killed in between comes here again, with the same metric
         if best is not None:
             _keep_best(run_folder, temporary, metrics, best)
@@ -166,6 +168,7 @@ def _write(
     remembered: Mapping[str, Any],
     metrics: Mapping[str, float],
     config: Mapping[str, Any],
+    origin: Mapping[str, Any],
 ) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -175,6 +178,7 @@ def _write(
     numbers = {name: finite_or_none(value) for name, value in metrics.items()}
     write_text(folder / METRICS_FILE, json.dumps(numbers, indent=2) + "\n")
     write_text(folder / CONFIG_FILE, yaml.safe_dump(dict(config), sort_keys=False))
+    write_origin(folder, origin)
     write_manifest(folder, step)
     sync_tree(folder)
 

@@ -7,6 +7,7 @@ import json
 import logging
 import platform
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,45 @@ import yaml
 
 import lookact
 from lookact.train.durable import write_text
-from lookact.train.run_files import CONFIG, VERSIONS
+from lookact.train.run_files import CONFIG, HISTORY, ORIGIN, VERSIONS
 
 logger = logging.getLogger(__name__)
 
+UNSET = "(unset)"
 PACKAGES = ("torch", "transformers", "peft", "numpy", "gymnasium")
 
 
-def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Save `config.yaml`; a run that goes on with another config than it began with is told so."""
+def write_config(folder: Path, config: Mapping[str, Any], *, step: int = 0) -> None:
+    """Save `config.yaml`. A run that goes on with other settings is told each of them, and `config_history.jsonl` keeps
+    what it had before `step`."""
     path = folder / CONFIG
     text = yaml.safe_dump(dict(config), sort_keys=False)
     if path.exists() and path.read_text(encoding="utf-8") != text:
-        before, after = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(text)
-        changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
-        logger.warning("the config has changed since this run began, in %s", ", ".join(changed))
+        before, after = (leaves(yaml.safe_load(each)) for each in (path.read_text(encoding="utf-8"), text))
+        changed = {name: values for name, values in _changes(before, after).items() if values[0] != values[1]}
+        for name, (old, new) in changed.items():
+            logger.warning("changed since this run began: %s: %s → %s", name, old, new)
+        record = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "changed": changed}
+        with (folder / HISTORY).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
     write_text(path, text)
+
+
+def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every setting of a nested mapping by its dotted name."""
+    if not isinstance(config, Mapping):
+        return {prefix.removesuffix("."): config} if prefix else {}
+    return {name: value for key in config for name, value in leaves(config[key], f"{prefix}{key}.").items()}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Old and new value of every setting, `(unset)` where it was not there."""
+    return {name: (before.get(name, UNSET), after.get(name, UNSET)) for name in {**before, **after}}
+
+
+def write_origin(folder: Path, origin: Mapping[str, Any]) -> None:
+    """Save `run.json`: which recipe and preset, and which LookAct."""
+    write_text(folder / ORIGIN, json.dumps({**origin, "lookact": lookact.__version__}, indent=2) + "\n")
 
 
 def write_versions(folder: Path) -> None:

@@ -35,15 +35,13 @@ from lookact.train.gathering import gathered
 from lookact.train.kept_episodes import rewind_episodes
 from lookact.train.manifest import MANIFEST, verify
 from lookact.train.progress import Progress
-from lookact.train.provenance import write_config, write_versions
-from lookact.train.run_files import LOCK, LOG, METRICS
+from lookact.train.provenance import write_config, write_origin, write_versions
+from lookact.train.run_files import LOCK, LOG, METRICS, holds_run, refuse_second_run
 from lookact.train.state import set_rng_state
 from lookact.train.trackers import JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after, fan_out
 from lookact.train.weights import Weights
 
 logger = logging.getLogger(__name__)
-WORTH_KEEPING = ("checkpoint-*", "best", "warm_start", "episodes")
-"""What makes a folder hold a run; one that failed before its first step may simply be started again."""
 
 
 @dataclass
@@ -57,6 +55,8 @@ class Run:
     """The checkpoint this run goes on from, found whole."""
     done: int = 0
     """Steps finished before this process began."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """The recipe and the preset behind the config."""
     bar: Progress[int] | None = None
     closing: ExitStack = field(default_factory=ExitStack, repr=False)
     """Trackers, log and lock, closed in turn by `close`."""
@@ -101,6 +101,7 @@ class Run:
                 state=state,
                 metrics=metrics,
                 config=self.config,
+                origin=self.origin,
                 keep=keep,
                 best=best,
             )
@@ -125,6 +126,7 @@ def open_run(
     folder: Path,
     config: Mapping[str, Any],
     *,
+    origin: Mapping[str, Any] | None = None,
     resume: Path | None = None,
     auto_resume: bool = False,
     wandb: WandbMode = "off",
@@ -133,11 +135,12 @@ def open_run(
     """Open `folder` for a new run, or to go on: from `resume` (a checkpoint or run folder), or from its own newest.
 
     A folder that holds a run already is refused unless one of the two is asked for. Going on from step k cuts
-    `metrics.jsonl` after k and sets newer checkpoints aside, so that it ends as an unbroken run would.
+    `metrics.jsonl` after k and sets newer checkpoints aside, so that it ends as an unbroken run would. `origin` says
+    which recipe and preset the config is of: it is kept in the folder and in every checkpoint.
     """
     if not is_main():
         start = broadcast(None)
-        return Run(folder, config, fan_out([]), start, verify(start) if start else 0)
+        return Run(folder, config, fan_out([]), start, verify(start) if start else 0, origin=origin or {})
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
         closing.enter_context(_lock(folder))
@@ -148,12 +151,13 @@ def open_run(
         closing.callback(_close_log, _open_log(folder))
         tracker = _open_trackers(folder, config, done, wandb, tensorboard)
         closing.callback(tracker.close)
-        write_config(folder, config)
+        write_config(folder, config, step=done)
+        write_origin(folder, origin or {})
         write_versions(folder)
         if start is not None:
             logger.info("going on from %s after step %d", start.name, done)
         broadcast(start)
-        return Run(folder, config, tracker, start, done, closing=closing.pop_all())
+        return Run(folder, config, tracker, start, done, origin=origin or {}, closing=closing.pop_all())
 
 
 def _open_trackers(folder: Path, config: Mapping[str, Any], done: int, wandb: WandbMode, tensorboard: bool) -> Tracker:
@@ -173,22 +177,21 @@ def _lock(folder: Path) -> TextIO:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise ConfigError(f"another process is training in {folder}: wait for it, or give another --out") from None
+        raise ConfigError(f"another process is training in {folder}: wait for it, or give another --name") from None
     return file
 
 
 def _find_start(folder: Path, resume: Path | None, auto_resume: bool) -> Path | None:
-    held = any(next(folder.glob(pattern), None) for pattern in WORTH_KEEPING) or _has_lines(folder / METRICS)
     if resume is not None:
         start = resume if (resume / MANIFEST).exists() else latest_checkpoint(resume)
         if start is None:
             raise DataError(f"nothing to resume: {resume} is neither a checkpoint nor a folder with a whole one")
         verify(start)
-        if held and start.resolve().parent != folder.resolve():
-            raise ConfigError(f"{folder} holds another run than {start}: give a fresh --out")
+        if holds_run(folder) and start.resolve().parent != folder.resolve():
+            raise ConfigError(f"{folder} holds another run than {start}: give a fresh --name")
         return start
-    if held and not auto_resume:
-        raise ConfigError(f"{folder} holds a run: go on with --auto-resume or --resume, or give another --out")
+    if not auto_resume:
+        refuse_second_run(folder)
     return latest_checkpoint(folder)
 
 
@@ -200,10 +203,6 @@ def _rewind(folder: Path, start: Path | None, done: int) -> None:
     cut_after(folder / METRICS, None if start is None else done)
     abandon_newer(folder, -1 if start is None else done)
     rewind_episodes(folder, -1 if start is None else done, elsewhere)
-
-
-def _has_lines(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
 
 
 def _open_log(folder: Path) -> logging.Handler:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import struct
 import sys
 from pathlib import Path
 from typing import Any
 
+from lookact.errors import ConfigError
+
 CONFIG = "config.yaml"
+HISTORY = "config_history.jsonl"
+"""Every change of the config since the run began, setting by setting."""
+ORIGIN = "run.json"
+"""Which recipe and preset a run, or a checkpoint, is of, and which LookAct wrote it."""
 VERSIONS = "versions.json"
 METRICS = "metrics.jsonl"
 RESULT = "result.json"
 LOG = "training.log"
 LOCK = ".lock"
+WORTH_KEEPING = ("checkpoint-*", "best", "warm_start", "episodes")
+"""What makes a folder hold a run; one that failed before its first step may simply be started again."""
+OPENED = frozenset((CONFIG, HISTORY, ORIGIN, VERSIONS, METRICS, LOG, LOCK, "tensorboard", "model"))
+"""What a run holds before its first step: no work is lost with it."""
 
 _FLOCK = "hhqqi4x"
 """Linux's struct flock: type, whence, start, length, process."""
@@ -38,6 +49,37 @@ def read_objects(path: Path, offset: int = 0, *, most: int | None = None) -> tup
     if isinstance(last, dict | list):
         return [*values, last], offset + len(data)
     return values, offset + len(data) - len(rest)
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds work that a new run would mix with its own."""
+    metrics = folder / METRICS
+    kept = any(next(folder.glob(pattern), None) for pattern in WORTH_KEEPING)
+    return kept or (metrics.exists() and metrics.stat().st_size > 0)
+
+
+def refuse_second_run(folder: Path) -> None:
+    """Refuse to begin a new run where there is one."""
+    if holds_run(folder):
+        raise ConfigError(f"{folder} holds a run: go on with --auto-resume or --resume, or give another --name")
+
+
+def drop_refused(folder: Path) -> None:
+    """Remove the folder of a run that was refused before it did anything; one with any work in it stays."""
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= OPENED and not holds_run(folder):
+        shutil.rmtree(folder)
+
+
+def read_origin(path: Path) -> dict[str, Any]:
+    """The record of a run folder, or of the run that a checkpoint is of; empty where there is none."""
+    for place in (path / ORIGIN, path.parent / ORIGIN):
+        try:
+            record = json.loads(place.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict):
+            return record
+    return {}
 
 
 def is_locked(folder: Path) -> bool:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lookact.train.run_files import CONFIG, LOG, METRICS, RESULT, VERSIONS
+from lookact.train.run_files import CONFIG, LOG, METRICS, RESULT, VERSIONS, read_origin
 from lookact.viewer.gallery import list_media
 from lookact.viewer.metrics import metric_files, summary
 from lookact.viewer.places import Found, contains, inside
@@ -31,17 +31,19 @@ def run_row(root: Path, place: str) -> dict[str, Any]:
     config = read_yaml(folder / CONFIG)
     config = config if isinstance(config, dict) else {}
     status, reason = run_status(folder)
-    preset = _PRESET.match(folder.name)
+    origin = read_origin(folder)
+    recipe, named = origin.get("recipe") or folder.parent.name, _PRESET.match(folder.name)
     return {
         "place": place,
-        "recipe": folder.parent.name,
+        "recipe": recipe,
         "name": folder.name,
-        "preset": preset[1] if preset else None,
+        # runs from before the record was kept are called by their preset
+        "preset": origin.get("preset") if origin else named[1] if named else None,
         "seed": config.get("seed"),
         "status": status,
         "reason": reason,
         "changed": changed(folder),
-        "group": group_of(folder.parent.name, config) if config else place,
+        "group": group_of(recipe, config) if config else place,
         **summary(folder),
     }
 

@@ -1,0 +1,24 @@
+"""What a control task's name means, told without importing a simulator."""
+
+from __future__ import annotations
+
+import re
+
+METAWORLD = re.compile(r"(?:metaworld[_-])?([a-z]+(?:-[a-z]+)*?)(?:-v([0-9]))?")
+
+
+def is_tabletop(task: str) -> bool:
+    """Whether it is one of the arm's at the table."""
+    return task.startswith("tabletop/") or task == "lookact/Tabletop-v0"
+
+
+def is_metaworld(task: str) -> bool:
+    """Whether it is written as MetaWorld's are: drawer-open-v3, metaworld_drawer-open, drawer-open."""
+    return METAWORLD.fullmatch(task) is not None
+
+
+def packages_of(task: str) -> tuple[str, ...]:
+    """The packages, beyond the base install, that a task's world is made of."""
+    if is_metaworld(task):
+        return ("mujoco", "metaworld")
+    return ("mujoco",) if is_tabletop(task) else ()

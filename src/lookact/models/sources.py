@@ -1,0 +1,72 @@
+"""Where a pretrained model comes from, a folder or a name on the Hub: told apart and looked at without loading it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lookact.errors import ConfigError, DataError
+
+TINY = "tiny"
+"""The source of a model that is made on the spot."""
+ADAPTER_FILE = "adapter_config.json"
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+"""Owner and name; a path that begins with a dot is none."""
+CHAT_EXAMPLE = "Qwen/Qwen3-VL-8B-Instruct"
+
+
+def check_source(source: str, family: str, *, example: str = CHAT_EXAMPLE, bare: bool = False) -> None:
+    """Refuse what can't be loaded as a model of this family: a folder that is not there, or one of another kind.
+
+    What the Hub alone knows is left to the Hub; `bare` takes names without an owner, as BERT's are.
+    """
+    if source == TINY:
+        return
+    folder = Path(source)
+    if folder.exists():
+        if (folder / ADAPTER_FILE).exists():
+            base = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
+            return check_source(base, family, example=example, bare=bare)
+        if not (folder / "config.json").exists():
+            raise DataError(f"{source} is not a checkpoint: it has no config.json")
+        return _check_family(source, _read(folder / "config.json"), family)
+    if not (HUB_NAME.fullmatch(source) or (bare and re.fullmatch(r"\w[\w.-]*", source))):
+        raise DataError(f"no checkpoint at {source}: give a folder that exists, or a Hub name like {example}")
+    config = _cached(source)
+    if config is not None:
+        _check_family(source, _read(config), family)
+    elif os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise DataError(f"{source} is not on this machine and HF_HUB_OFFLINE is set: fetch it first, or give a folder")
+
+
+def weight_bytes(source: str) -> int:
+    """What the weights of a folder, or of a Hub name that was fetched before, take on disk; 0 where nobody knows."""
+    if source == TINY:
+        return 0
+    config = Path(source, "config.json") if Path(source).exists() else _cached(source)
+    return 0 if config is None else sum(path.stat().st_size for path in config.parent.glob("*.safetensors"))
+
+
+def _cached(name: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    return Path(found) if isinstance(found, str) else None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON: the checkpoint is torn; fetch or write it again") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _check_family(source: str, config: Mapping[str, Any], family: str) -> None:
+    kind = str(config.get("model_type", "nameless"))
+    if not kind.startswith(family):
+        raise ConfigError(f"{source} is a {kind} model: choose a {family} checkpoint")

@@ -1,0 +1,15 @@
+"""What nav-rloo sees to before it begins."""
+
+from __future__ import annotations
+
+from lookact.recipes.chat_preflight import check_model, check_ray, check_sampling, check_scenes
+from lookact.recipes.nav_config import Config
+from lookact.train.preflight import Job
+
+
+def preflight(cfg: Config, job: Job) -> None:
+    """Refuse what could not work on this machine, before anything is begun."""
+    check_scenes("world.scenes", cfg.world.scenes)
+    check_sampling(cfg.sampling)
+    check_ray(cfg.ray, job)
+    check_model(cfg.model, job, image_size=cfg.world.image_size)

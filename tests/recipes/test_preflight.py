@@ -1,0 +1,216 @@
+"""What each recipe refuses before it begins: every line names what is wrong and a way out of it."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from lookact.cli.recipes import RECIPES, load_settings
+from lookact.config import check, override
+from lookact.errors import LookActError
+from lookact.extras import is_installed
+from lookact.recipes import (
+    nav_preflight,
+    pref_preflight,
+    vla_preflight,
+    vqa_preflight,
+    world_preflight,
+)
+from lookact.train.preflight import Job
+
+PREFLIGHTS = {
+    "nav-rloo": nav_preflight.preflight,
+    "vqa-ppo": vqa_preflight.preflight,
+    "vla-ppo": vla_preflight.preflight,
+    "pref-sac": pref_preflight.preflight,
+    "world-duel": world_preflight.preflight,
+}
+NOWHERE = "127.0.0.1:1"
+
+
+def begin(recipe, *words, preset="debug", command="train", folder=Path("runs"), **job):
+    """What the command line does before a recipe is loaded."""
+    cfg = check(override(load_settings(recipe).PRESETS[preset], words))
+    PREFLIGHTS[recipe](cfg, Job(command, folder, **job))
+
+
+def refusal(recipe, *words, **how) -> str:
+    with pytest.raises(LookActError) as caught:
+        begin(recipe, *words, **how)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """A working folder with an empty folder in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("preset", ["debug", "small"])
+def test_what_runs_here_passes(recipe, preset):
+    begin(recipe, preset=preset)
+    begin(recipe, preset=preset, command="eval")
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "line"),
+    [
+        (
+            "nav-rloo",
+            "--model.source ./nothere",
+            "no checkpoint at ./nothere: give a folder that exists, or a Hub name",
+        ),
+        ("nav-rloo", "--model.source empty", "empty is not a checkpoint: it has no config.json"),
+        ("nav-rloo", "--model.quantise nf4", "set --model.lora_rank 32 to train adapters"),
+        ("nav-rloo", "--model.attention flash_attention_2", "needs a GPU and model.dtype bfloat16: set --model.attent"),
+        ("nav-rloo", "--model.device gpu", "model.device = 'gpu': choose cpu, cuda or cuda:N"),
+        ("nav-rloo", "--world.image_size 100", "the tiny model needs a multiple of 32"),
+        ("nav-rloo", "--world.scenes empty", "empty is no ARKitScenes folder, it has no ID_3dod_mesh.ply"),
+        ("nav-rloo", "--sampling.min_action_tokens 50", "min_action_tokens = 50: give at most max_action_tokens, 12"),
+        ("nav-rloo", f"--ray.workers 1 --ray.address {NOWHERE}", f"no Ray cluster at {NOWHERE}: start one there with"),
+        ("vqa-ppo", "--world.types object_count", "no question is of type object_count; choose from object_counting"),
+        ("vqa-ppo", "--engine vllm --model.quantise nf4", "takes no quantised weights: set --model.quantise none"),
+        ("vla-ppo", "--stage ppo", "name it with --checkpoint, or use stage both"),
+        ("vla-ppo", "--stage ppo --checkpoint nothere", "checkpoint nothere does not exist: check the path"),
+        ("vla-ppo", "--stage ppo --checkpoint empty", "empty is no vla-ppo checkpoint: it has no vla.json"),
+        ("vla-ppo", "--learn.steps 3", "episodes last up to 24 and none is carried on; set it to at least 24"),
+        ("vla-ppo", "--parallel.kind shard --ppo.kl_coef 0.1", "set --parallel.kind data, or --ppo.kl_coef 0"),
+        ("vla-ppo", "--start.folder empty", "empty is no LeRobot dataset: meta/info.json is missing"),
+        ("vla-ppo", "--model.vision.image_size 60", "give a multiple of the patch, 8"),
+        ("vla-ppo", "--model.vision.source ./nothere", "no checkpoint at ./nothere"),
+        ("pref-sac", f"--judge.kind server --judge.asking.url http://{NOWHERE}", "start one with lookact serve"),
+        ("pref-sac", "--judge.asking.checkpoint empty", "empty is not a checkpoint: it has no config.json"),
+        ("pref-sac", "--feedback.cached_label_path empty", "no labels at empty: give the folder of a run that asked"),
+        ("pref-sac", "--world.image_size 40", "an embedded judge needs a multiple of 32"),
+        ("pref-sac", "--model.inputs frame --judge.kind oracle --world.image_size 32", "read from frames needs 47"),
+        ("pref-sac", "--world.task mine/Dot-v0", "no goal is known for task mine/Dot-v0: give one in words"),
+        ("pref-sac", "--device gpu", "device = 'gpu': choose cpu, cuda or cuda:N"),
+        ("world-duel", "--phase student", "phase student needs a world model: give teacher_path"),
+        (
+            "world-duel",
+            "--phase student --teacher_path empty",
+            "empty is no world-duel checkpoint: it has no model.saf",
+        ),
+        (
+            "world-duel",
+            "--model.action_head flow",
+            "phase all needs exact log-probs: set model.action_head to gaussian",
+        ),
+        ("world-duel", "--tokens.scales 1,2", "pictures of 32 pixels need rising ones that end in 4"),
+        ("world-duel", "--world.image_size 30", "world.image_size = 30: give a multiple of 8"),
+        ("world-duel", "--model.train_gen_expert_only --model.freeze_gen_expert", "drop freeze_gen_expert"),
+        ("world-duel", "--model.width 33", "model.width = 33: give a multiple of the 2 heads"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
+)
+def test_what_could_not_work_is_refused(recipe, words, line):
+    assert line in refusal(recipe, *words.split())
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("recipe", "package", "words"), [
+    ("vqa-ppo", "vllm", "--engine vllm"),
+    ("nav-rloo", "ray", "--ray.workers 1"),
+    ("nav-rloo", "bitsandbytes", "--model.quantise nf4 --model.lora_rank 8"),
+    ("vla-ppo", "mujoco", ""),
+    ("vla-ppo", "imageio_ffmpeg", ""),
+    ("pref-sac", "uvicorn", ""),
+    ("pref-sac", "metaworld", "--world.task door-close-v3"),
+    ("world-duel", "mani_skill", "--world.env maniskill"),
+])  # fmt: skip
+def test_a_missing_package_is_told_with_what_installs_it(recipe, package, words, monkeypatch):
+    def without(module):
+        return module != package and is_installed(module)
+
+    monkeypatch.setattr("lookact.train.preflight.is_installed", without)
+    assert f" needs the package {package}: pip install 'lookact[" in refusal(recipe, *words.split())
+
+
+def test_pendulum_needs_no_simulator(monkeypatch):
+    monkeypatch.setattr("lookact.train.preflight.is_installed", lambda module: module not in ("mujoco", "metaworld"))
+    begin("pref-sac")
+
+
+def test_flash_attention_needs_its_package(monkeypatch):
+    monkeypatch.setattr("lookact.recipes.chat_preflight.need_device", lambda setting, device: None)
+    monkeypatch.setattr("lookact.recipes.chat_preflight.is_installed", lambda module: False)
+    assert "pip install flash-attn, or set --model.attention sdpa" in refusal("nav-rloo", preset="full")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "line"),
+    [
+        ("vqa-ppo", "--engine vllm", "engine vllm serves one process, not 3: set --engine hf"),
+        ("vla-ppo", "--learn.rows 4", "learn.rows = 4: give a multiple of the 3 processes"),
+        ("pref-sac", "", "pref-sac trains in one process, not in 3: leave --processes out"),
+    ],
+)
+def test_what_takes_no_further_processes_says_so(recipe, words, line):
+    assert refusal(recipe, *words.split(), processes=3) == line
+
+
+def test_a_judge_that_runs_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        begin("pref-sac", "--judge.kind", "server", "--judge.asking.url", f"http://127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_what_only_training_needs_is_not_asked_of_an_evaluation():
+    for recipe, words in (
+        ("vqa-ppo", "--engine vllm"),
+        ("pref-sac", "--judge.kind server"),
+        ("vla-ppo", "--stage ppo"),
+    ):
+        begin(recipe, *words.split(), command="eval")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "line"),
+    [
+        ("nav-rloo", "is a bert model: choose a qwen3_vl checkpoint"),
+        ("vla-ppo", "is no vla-ppo checkpoint: it has no vla.json"),
+        ("pref-sac", "is no pref-sac checkpoint: it has no sac"),
+        ("world-duel", "is no world-duel checkpoint: it has no model.safetensors"),
+    ],
+)
+def test_a_checkpoint_of_another_kind_is_refused(recipe, line, tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert/config.json").write_text(json.dumps({"model_type": "bert"}))
+    assert line in refusal(recipe, command="eval", checkpoint=Path("bert"))
+
+
+def test_pref_sac_collects_nothing():
+    assert "pref-sac collects while it trains" in refusal("pref-sac", command="collect")
+
+
+def test_room_is_asked_for_what_a_run_writes(monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1e9}))
+    begin("pref-sac")
+    # 100,000 pictures of 128 x 128 in a replay, three of it at once
+    full = (
+        "--judge.kind",
+        "noisy",
+        "--learn.capacity",
+        "100000",
+        "--model.inputs",
+        "frame",
+        "--world.image_size",
+        "128",
+    )
+    assert "this needs about 14.7 GB: free some, give another --out, or set a smaller --learn.capacity" in refusal(
+        "pref-sac", *full, "--world.horizon", "250", "--learn.episodes", "4000"
+    )
+    # 20,128 episodes of 51 frames of 128 x 128 from two cameras
+    monkeypatch.setattr("lookact.recipes.world_preflight.need_device", lambda setting, device: None)
+    monkeypatch.setattr("lookact.recipes.world_preflight.check_source", lambda *_, **__: None)
+    assert "this needs about 100.9 GB: " in refusal("world-duel", preset="full")
+    (tmp_path / "model.safetensors").write_bytes(bytes(80_000_000))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_vl"}))
+    # five checkpoints of the weights and two moments; adapters are a hundredth of it
+    assert "this needs about 1.2 GB" in refusal("nav-rloo", "--model.source", str(tmp_path))
+    begin("nav-rloo", "--model.source", str(tmp_path), "--model.lora_rank", "32")
