@@ -72,7 +72,7 @@ def test_pictures_are_drawn_while_something_else_works(tmp_path, monkeypatch):
 def test_the_demo_hands_one_folder_to_every_process_and_tells_all_as_json(monkeypatch, capsys):
     launched = []
 
-    def train_together(recipe, cfg, folder, *, processes, words):
+    def train_together(recipe, cfg, folder, *, processes, words, origin):
         launched.append((cfg, folder, processes, words))
         return {"before": {}, "after": {}, "seconds": {}}
 

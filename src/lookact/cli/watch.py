@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lookact
+from lookact.cli.checkpoints import existing, saved_config
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments
-from lookact.cli.recipes import PRESET, existing, load_settings, saved_config
+from lookact.cli.recipes import PRESET, load_settings
 from lookact.cli.results import spoken_value
 from lookact.cli.view import write_page
 from lookact.config import check, load_config, override
