@@ -1,4 +1,4 @@
-"""What the docs show is so: links lead somewhere, commands parse, files named exist, and Python blocks run."""
+"""What the docs show is so: links lead somewhere, commands parse, files named exist. test_docs_run.py runs them."""
 
 import json
 import re
@@ -15,9 +15,10 @@ from lookact.config import override, settings
 from lookact.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*/README.md")])
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(lookact [^`]+)`")
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -38,10 +39,11 @@ def anchors(text: str) -> set[str]:
 
 def command_lines(text: str) -> list[str]:
     """`lookact …` lines in shell blocks, and those in running text that are whole, without placeholders."""
-    shell = "\n".join(blocks(text, "sh", "bash", "console")).replace("\\\n", " ")
-    shown = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(lookact .*)$", shell, re.MULTILINE)
-    inline = re.findall(r"`(lookact [^`\n]+)`", FENCE.sub("", text))
-    return shown + [line for line in inline if not re.search(r"[A-Z]{2,}|[…\[\]|<>{}]|\.\.\.", line)]
+    shell = "\n".join(blocks(text, "sh", "bash")).replace("\\\n", " ")
+    shown = re.findall(r"^(?:[A-Z_]+=\S+ )?(?:\.venv[\w-]*/bin/)?(lookact .*)$", shell, re.MULTILINE)
+    # a record's command is for each of several seeds, and may go over the line's end
+    inline = [" ".join(line.replace("--seed N", "--seed 0").split()) for line in INLINE.findall(FENCE.sub("", text))]
+    return shown + [line for line in inline if not re.search(r"[A-Z]{2,}|[…\[\]|<{}]|\.\.\.", line)]
 
 
 def parse(line: str) -> None:
@@ -52,7 +54,7 @@ def parse(line: str) -> None:
         return
     words = [word for word in words if word != "--debug"]
     # a command named alone speaks of the command
-    if words[1:] in ([], ["--help"]):
+    if words[1:] in ([], ["--help"]) or words in (["plot", "curve"], ["plot", "judge"]):
         find_command(words[0])
         return
     command, parser = find_command(words[0])
@@ -156,7 +158,8 @@ def test_every_metric_that_the_code_names_is_explained():
 def test_every_metric_of_a_run_is_explained(tmp_path, capsys):
     words = "train nav-rloo --preset debug --kl.reference frozen --kl.target 0.1 --learn.updates 1"
     assert main([*words.split(), "--evaluation.final_episodes", "0", "--out", str(tmp_path), "--name", "n"]) == 0
-    logs = list((tmp_path / "nav-rloo/n").rglob("*.jsonl"))
+    run = tmp_path / "nav-rloo/n"
+    logs = [run / "metrics.jsonl", *(run / "warm_start").glob("*.jsonl")]
     assert len(logs) == 3
     keys = {key for log in logs for line in log.read_text().splitlines() for key in json.loads(line)} - {"step"}
     text = RECIPE_PAGES["nav-rloo"].read_text(encoding="utf-8")
