@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from lookact.cli.recipes import RECIPES, load_settings
-from lookact.config import check, override
+from lookact.config import check, override, save_config, settings
 from lookact.errors import LookActError
 from lookact.extras import is_installed
 from lookact.recipes import (
+    chat_preflight,
     nav_preflight,
     pref_preflight,
     vla_preflight,
@@ -182,6 +183,29 @@ def test_a_checkpoint_of_another_kind_is_refused(recipe, line, tmp_path):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert/config.json").write_text(json.dumps({"model_type": "bert"}))
     assert line in refusal(recipe, command="eval", checkpoint=Path("bert"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "word", "line"),
+    [
+        ("nav-rloo", "--model.hidden=64", "model.hidden 128, not 64"),
+        ("vqa-ppo", "--critic.backbone=separate", "critic.backbone shared, not separate"),
+        ("vla-ppo", "--model.vision.hidden=96", "model.vision.hidden 32, not 96"),
+        ("pref-sac", "--learn.hidden=8,8", "learn.hidden [16], not [8, 8]"),
+        ("world-duel", "--tokens.codes=32", "tokens.codes 16, not 32"),
+    ],
+)
+def test_a_run_whose_weights_would_not_fit_is_not_gone_on_from(recipe, word, line, tmp_path):
+    save_config(load_settings(recipe).PRESETS["debug"], tmp_path / "config.yaml")
+    begin(recipe, resume=tmp_path)
+    assert f"was trained with {line}, and its weights do not fit" in refusal(recipe, word, resume=tmp_path)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_shapes_weights_are_settings(recipe):
+    module = {"nav-rloo": chat_preflight, "vqa-ppo": chat_preflight, "vla-ppo": vla_preflight}
+    module |= {"pref-sac": pref_preflight, "world-duel": world_preflight}
+    assert set(module[recipe].SHAPES) <= {leaf.name for leaf in settings(load_settings(recipe).Config)}
 
 
 def test_pref_sac_collects_nothing():

@@ -10,7 +10,7 @@ from lookact.cli.parser import Arguments
 from lookact.cli.recipes import RECIPES, load_settings
 from lookact.config import settings
 from lookact.errors import ConfigError, DataError
-from lookact.train.run_files import CONFIG, METRICS, read_origin
+from lookact.train.run_files import METRICS, read_origin, saved_config
 
 
 def existing(path: Path | None, what: str) -> Path | None:
@@ -29,12 +29,6 @@ def named_checkpoint(arguments: Arguments, command: str) -> Path | None:
         if not arguments.preset:
             refuse_foreign(path, arguments.recipe, command)
     return path
-
-
-def saved_config(checkpoint: Path) -> Path | None:
-    """The config of the run that a checkpoint, or run folder, belongs to."""
-    places = (checkpoint / CONFIG, checkpoint.parent / CONFIG)
-    return next((place for place in places if place.is_file()), None)
 
 
 def refuse_foreign(path: Path, recipe: str, command: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lookact.cli.checkpoints import named_checkpoint, saved_config
+from lookact.cli.checkpoints import named_checkpoint
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_counts
 from lookact.errors import ConfigError
 from lookact.train.preflight import Job
+from lookact.train.run_files import saved_config
 
 TAKES_SETTINGS = True
 EXAMPLES = (

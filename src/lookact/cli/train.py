@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lookact.cli.checkpoints import existing, refuse_foreign, saved_config
+from lookact.cli.checkpoints import existing, refuse_foreign
 from lookact.cli.launch import is_launched, launch, to_launch
 from lookact.cli.output import is_first, say, show_log, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
@@ -25,7 +25,15 @@ from lookact.cli.results import SECONDS, show_result
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.train.preflight import Job, need_package
-from lookact.train.run_files import METRICS, RESULT, drop_refused, read_origin, refuse_second_run
+from lookact.train.run_files import (
+    METRICS,
+    RESULT,
+    drop_refused,
+    holds_run,
+    read_origin,
+    refuse_second_run,
+    saved_config,
+)
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -99,8 +107,10 @@ def train_together(
             refuse_second_run(folder)
         if how.get("wandb", "off") != "off":
             need_package("wandb", f"--wandb {how['wandb']}", instead="leave it off with --wandb off")
+    begun = how.get("resume") or (folder if how.get("auto_resume") and holds_run(folder) else None)
     # under torchrun the number of processes is not ours to say
-    check_start(recipe, cfg, Job("train", folder, processes=int(os.environ.get("WORLD_SIZE", processes))))
+    together = int(os.environ.get("WORLD_SIZE", processes))
+    check_start(recipe, cfg, Job("train", folder, resume=begun, processes=together))
     if not to_launch(processes):
         return train(recipe, cfg, folder, origin=origin, **how)
     launch(words, processes)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lookact
-from lookact.cli.checkpoints import existing, saved_config
+from lookact.cli.checkpoints import existing
 from lookact.cli.output import say, show_log
 from lookact.cli.parser import Arguments
 from lookact.cli.recipes import PRESET, load_settings
@@ -21,6 +21,7 @@ from lookact.cli.view import write_page
 from lookact.config import check, load_config, override
 from lookact.errors import DataError, ParseError
 from lookact.text.actions import MOVE_KEYS, parse_action, reasoning_of
+from lookact.train.run_files import saved_config
 
 if TYPE_CHECKING:
     from rich.console import Console

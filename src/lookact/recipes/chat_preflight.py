@@ -15,6 +15,14 @@ from lookact.train.preflight import Job, need_device, need_package, need_room
 
 PATCH = 32
 """Pixels a side of what becomes one visual token."""
+SHAPES = (
+    "model.hidden",
+    "model.layers",
+    "model.vision_hidden",
+    "model.vision_depth",
+    "model.lora_rank",
+)
+"""Settings without which a checkpoint's weights do not fit."""
 COPIES = 5
 """Checkpoints on disk at most: the last three, the best, and the one that is being written."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from lookact.recipes.chat_preflight import check_model, check_ray, check_sampling, check_scenes
+from lookact.recipes.chat_preflight import SHAPES, check_model, check_ray, check_sampling, check_scenes
 from lookact.recipes.nav_config import Config
-from lookact.train.preflight import Job
+from lookact.train.preflight import Job, need_same
 
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
     check_scenes("world.scenes", cfg.world.scenes)
     check_sampling(cfg.sampling)
+    need_same(cfg, job.resume, SHAPES)
     check_ray(cfg.ray, job)
     check_model(cfg.model, job, image_size=cfg.world.image_size)

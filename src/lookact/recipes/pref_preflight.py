@@ -10,10 +10,13 @@ from lookact.models.sources import check_source
 from lookact.recipes.chat_preflight import PATCH
 from lookact.recipes.pref_config import LABELS, SEEING, Config, label_path, needs_frames
 from lookact.rollout.reach import is_reachable
-from lookact.train.preflight import Job, need_device, need_files, need_package, need_room
+from lookact.train.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
 SMALLEST = 47
 """Pixels a side of the smallest picture that the reward network reads."""
+
+SHAPES = ("world.task", "learn.hidden", "model.inputs", "model.members", "model.hidden")
+"""Settings without which a checkpoint's weights do not fit."""
 
 
 def preflight(cfg: Config, job: Job) -> None:
@@ -30,6 +33,7 @@ def preflight(cfg: Config, job: Job) -> None:
     if job.trains:
         if job.processes > 1:
             raise ConfigError(f"pref-sac trains in one process, not in {job.processes}: leave --processes out")
+        need_same(cfg, job.resume, SHAPES)
         if cfg.reward == "learned":
             check_judge(cfg)
         remedy = "free some, give another --out, or set a smaller --learn.capacity"

@@ -8,10 +8,19 @@ from lookact.errors import ConfigError, DataError
 from lookact.models.sources import TINY, check_source, weight_bytes
 from lookact.recipes.chat_preflight import COPIES
 from lookact.recipes.vla_config import Config, World
-from lookact.train.preflight import Job, need_device, need_files, need_package, need_room
+from lookact.train.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
 CHECKPOINT = ("vla.json", "model.safetensors")
 """What every checkpoint holds."""
+
+SHAPES = (
+    *(f"model.vision.{name}" for name in ("image_size", "patch", "hidden", "layers", "glances", "hold", "lora_rank")),
+    *(f"model.text.{name}" for name in ("hidden", "layers", "length", "hold", "lora_rank")),
+    *(f"model.{name}" for name in ("width", "layers", "heads", "value_layers", "history", "chunk", "memory")),
+    "world.control",
+    "world.cameras",
+)
+"""Settings without which a checkpoint's weights do not fit."""
 
 
 def preflight(cfg: Config, job: Job) -> None:
@@ -32,6 +41,7 @@ def preflight(cfg: Config, job: Job) -> None:
 def check_training(cfg: Config, job: Job) -> None:
     """Refuse settings that would only be found not to fit together when cloning is done."""
     learn, model = cfg.learn, cfg.model
+    need_same(cfg, job.resume, SHAPES)
     if cfg.stage != "bc":
         if learn.steps < cfg.world.max_steps:
             raise ConfigError(

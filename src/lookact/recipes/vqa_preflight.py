@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lookact.errors import ConfigError
-from lookact.recipes.chat_preflight import check_model, check_sampling, check_scenes
+from lookact.recipes.chat_preflight import SHAPES, check_model, check_sampling, check_scenes
 from lookact.recipes.vqa_config import Config
 from lookact.text.answers import QUESTION_TYPES
-from lookact.train.preflight import Job, need_package
+from lookact.train.preflight import Job, need_package, need_same
 
 
 def preflight(cfg: Config, job: Job) -> None:
@@ -16,6 +16,7 @@ def preflight(cfg: Config, job: Job) -> None:
     check_sampling(cfg.sampling)
     if unknown := sorted(set(cfg.world.types) - set(QUESTION_TYPES)):
         raise ConfigError(f"world.types: no question is of type {unknown[0]}; choose from {', '.join(QUESTION_TYPES)}")
+    need_same(cfg, job.resume, (*SHAPES, "critic.backbone"))
     if job.trains and cfg.engine != "hf":
         if job.processes > 1:
             raise ConfigError(f"engine {cfg.engine} serves one process, not {job.processes}: set --engine hf")

@@ -7,12 +7,20 @@ from pathlib import Path
 from lookact.errors import ConfigError
 from lookact.models.sources import check_source
 from lookact.recipes.world_config import Config
-from lookact.train.preflight import Job, need_device, need_files, need_package, need_room
+from lookact.train.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
 CHECKPOINT = ("model.safetensors",)
 """What every checkpoint holds."""
 CELL = 8
 """Pixels a side of a cell of the finest scale."""
+
+SHAPES = (
+    *(f"world.{name}" for name in ("control", "image_size")),
+    *(f"tokens.{name}" for name in ("codes", "latent", "width", "scales")),
+    *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "members")),
+    *(f"model.{name}" for name in ("chunk_size", "action_head", "action_dim", "state_dim", "lora_rank")),
+)
+"""Settings without which a checkpoint's weights do not fit."""
 
 
 def preflight(cfg: Config, job: Job) -> None:
@@ -26,6 +34,7 @@ def preflight(cfg: Config, job: Job) -> None:
         if job.command == "collect":
             need_files(job.checkpoint / "student", "world-duel student", CHECKPOINT[:1])
     if job.trains:
+        need_same(cfg, job.resume, SHAPES)
         check_phase(cfg)
         check_shape(cfg)
         remedy = "free some, give another --out, or record fewer episodes (--teacher.episodes, --adversarial.episodes)"

@@ -10,10 +10,15 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import yaml
+
+from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.extras import is_installed, pip_install_for
+from lookact.train.provenance import leaves
+from lookact.train.run_files import saved_config
 
 DEVICE = re.compile(r"cpu|cuda(?::(\d+))?")
 LEAST_ROOM = 100 * 2**20
@@ -29,6 +34,8 @@ class Job:
     """Where its files go; it need not be there yet."""
     checkpoint: Path | None = None
     """Who is measured, or acts; None while training, and for a fresh or a random policy."""
+    resume: Path | None = None
+    """The checkpoint or run folder that training goes on from."""
     processes: int = 1
 
     @property
@@ -69,6 +76,20 @@ def need_files(checkpoint: Path, recipe: str, names: Sequence[str]) -> None:
     missing = [name for name in names if not (checkpoint / name).exists()]
     if missing:
         raise DataError(f"{checkpoint} is no {recipe} checkpoint: it has no {missing[0]}")
+
+
+def need_same(config: Any, resume: Path | None, names: Sequence[str]) -> None:
+    """Refuse to go on from a run whose weights have other shapes, by the settings that give them theirs."""
+    saved = None if resume is None else saved_config(resume)
+    if saved is None:
+        return
+    before, now = leaves(yaml.safe_load(saved.read_text(encoding="utf-8"))), leaves(to_mapping(config))
+    for name in names:
+        if name in before and before[name] != now[name]:
+            raise ConfigError(
+                f"{resume} was trained with {name} {before[name]}, not {now[name]}, and its weights do not fit: leave "
+                f"--{name} as it was, or begin a new run"
+            )
 
 
 def need_room(folder: Path, size: float, *, remedy: str) -> None:

@@ -70,6 +70,11 @@ def drop_refused(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
+def saved_config(path: Path) -> Path | None:
+    """The config of a run folder, or of the run that a checkpoint belongs to."""
+    return next((place for place in (path / CONFIG, path.parent / CONFIG) if place.is_file()), None)
+
+
 def read_origin(path: Path) -> dict[str, Any]:
     """The record of a run folder, or of the run that a checkpoint is of; empty where there is none."""
     for place in (path / ORIGIN, path.parent / ORIGIN):
