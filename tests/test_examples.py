@@ -9,6 +9,11 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+def test_every_example_is_run_by_a_test():
+    # the second one in tests/judges
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {"navigate.py", "gemini_compat.py"}
+
+
 @pytest.mark.slow
 def test_navigate_collects_episodes_and_goes_on_where_it_was(tmp_path, capsys):
     main = runpy.run_path(str(EXAMPLES / "navigate.py"))["main"]
