@@ -87,6 +87,12 @@ def test_zero_is_shown_where_it_is_near(values, bottom):
     assert draw({"a": [([1, 2], values)]})[1].get_ylim()[0] == pytest.approx(bottom)
 
 
+@pytest.mark.parametrize("values", [[0.0, 0.0], [0.0, 1.4e-17]])
+@pytest.mark.filterwarnings("error")
+def test_a_curve_that_stayed_at_zero_lies_on_the_axis(values):
+    assert draw({"a": [([1, 2], values)]})[1].get_ylim() == (0.0, 1.0)
+
+
 def test_labels_and_title_are_where_they_belong():
     _, axes = draw({"a": [([1, 2], [0, 1])]}, title="Rooms", x_label="updates", y_label="success")
     assert (axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel()) == ("Rooms", "updates", "success")

@@ -22,6 +22,8 @@ Points = tuple[ArrayLike, ArrayLike]
 """Steps and values, (n,) each."""
 LABEL_GAP = 0.065
 """Between the middles of two labels, as a share of the plot's height."""
+ROUNDING = 1e-9
+"""What lies below is zero."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ def _scale(axes: Axes) -> None:
     axes.margins(x=0.02)
     low, high = axes.dataLim.intervaly
     if 0 <= low <= 0.5 * high:
-        axes.set_ylim(bottom=0, top=1.06 * high)
+        # a metric that stayed at zero, but for rounding, has no height of its own
+        axes.set_ylim(bottom=0, top=1.06 * high if high > ROUNDING else 1.0)
     if axes.dataLim.intervalx[1] >= 10_000:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
