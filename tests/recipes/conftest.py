@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lookact.config import to_mapping
+from lookact.data.manifest import MANIFEST
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits
@@ -76,6 +77,16 @@ def killed_at():
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
     return run
+
+
+@pytest.fixture(scope="session")
+def kept_in():
+    """What a run kept of each evaluation: its manifest, down to the last reward and reply."""
+
+    def read(folder):
+        return {path.parent.name: path.read_text() for path in (folder / "episodes").glob(f"*/{MANIFEST}")}
+
+    return read
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from lookact.config import save_config
-from lookact.data.store import MANIFEST, EpisodeStore
+from lookact.data.store import EpisodeStore
 from lookact.recipes.chat_config import WarmStart
 from lookact.recipes.nav_rloo import main
 
@@ -32,11 +32,6 @@ def outcome(folder, step):
     saved = load_file(folder / f"checkpoint-{step}/model.safetensors")
     best = json.loads((folder / "best/manifest.json").read_text())["step"]
     return {name: tensor.numpy().tobytes() for name, tensor in saved.items()}, told(folder), best
-
-
-def kept(folder):
-    """What each kept evaluation's episodes are like, to the last reward and reply."""
-    return {path.name: (path / MANIFEST).read_text() for path in (folder / "episodes").iterdir()}
 
 
 def killed(work, when, delay):
@@ -59,7 +54,7 @@ def killed(work, when, delay):
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def test_a_run_killed_again_and_again_ends_like_an_unbroken_one(nav_started, train, tmp_path):
+def test_a_run_killed_again_and_again_ends_like_an_unbroken_one(nav_started, train, tmp_path, kept_in):
     cfg = replace(
         nav_started,
         warm_start=WarmStart(look_rooms=3, look_epochs=1, demos=6, epochs=2, rows=3),
@@ -90,8 +85,8 @@ def test_a_run_killed_again_and_again_ends_like_an_unbroken_one(nav_started, tra
     ended = train(main, cfg, "broken", resume=True)
     assert outcome(folder, 5) == outcome(tmp_path / "unbroken", 5)
     assert (ended["before"], ended["after"]) == (whole["before"], whole["after"])
-    assert kept(folder) == kept(tmp_path / "unbroken")
-    assert set(kept(folder)) == {
+    assert kept_in(folder) == kept_in(tmp_path / "unbroken")
+    assert set(kept_in(folder)) == {
         *("before-greedy", "before-sampled", "step-000002", "step-000004", "step-000005"),
         *("after-greedy", "after-sampled"),
     }
@@ -116,7 +111,7 @@ close_distributed()
 """
 
 
-def test_two_processes_learn_what_one_does(nav_started, train, tmp_path):
+def test_two_processes_learn_what_one_does(nav_started, train, tmp_path, kept_in):
     cfg = replace(
         nav_started,
         warm_start=WarmStart(look_rooms=2, look_epochs=1, demos=4, epochs=1, rows=4, lr=1e-4),
@@ -131,7 +126,7 @@ def test_two_processes_learn_what_one_does(nav_started, train, tmp_path):
     done = subprocess.run([*torchrun, tmp_path / "two.py", tmp_path], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-6000:]
     # two processes keep the same starts as one
-    assert kept(tmp_path / "one").keys() == kept(tmp_path / "two").keys()
+    assert kept_in(tmp_path / "one").keys() == kept_in(tmp_path / "two").keys()
     ids = [EpisodeStore(tmp_path / name / "episodes/step-000002").ids() for name in ("one", "two")]
     assert ids[0] == ids[1] == {f"validate-00000-{number:04d}-00" for number in range(3)}
     for phase in ("seeing", "imitation"):

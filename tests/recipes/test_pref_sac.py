@@ -8,6 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from lookact.data.replay import Replay
+from lookact.data.store import EpisodeStore
+from lookact.envs.classic import Classic
 from lookact.errors import ConfigError, DataError, JudgeError
 from lookact.judges.teachers import TEACHERS, Teacher
 from lookact.models.reward_ensemble import StateRewards
@@ -83,7 +85,7 @@ def killed_at(monkeypatch, episode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("episode", [3, 5])
-def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(cfg, train, tmp_path, monkeypatch, episode):
+def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(cfg, train, tmp_path, monkeypatch, episode, kept_in):
     whole = train(pref_sac.main, cfg, "whole")
     with monkeypatch.context() as patch:
         killed_at(patch, episode)
@@ -91,6 +93,10 @@ def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(cfg, train, tmp_path, 
             train(pref_sac.main, cfg, "broken")
     resumed = train(pref_sac.main, cfg, "broken", resume=True)
     assert resumed == whole
+    assert kept_in(tmp_path / "broken") == kept_in(tmp_path / "whole")
+    assert kept_in(tmp_path / "whole").keys() == {
+        *("step-000002", "step-000004", "step-000005", "after-greedy", "random")
+    }
     assert same(state_of(tmp_path / "whole", 5), state_of(tmp_path / "broken", 5))
     for name in ("vlm_query_log.csv", "eval.csv"):
         assert rows(tmp_path / "broken", name) == rows(tmp_path / "whole", name)
@@ -218,8 +224,23 @@ def test_a_checkpoint_and_a_random_policy_are_measured(cfg, train, tmp_path):
         low, high = report["ci"]["episode_return"]
         assert low <= report["episode_return"] <= high
         assert 0.0 <= report["success_rate"] <= 1.0
-    assert (tmp_path / "test-0001.png").exists()
+    first, _ = EpisodeStore(tmp_path / "episodes").episodes()
+    assert len(first.turns) == cfg.world.horizon
+    assert first.turns[0].observation.images["camera"].shape == (48, 48, 3)
+    assert first.total_reward == pytest.approx(sum(turn.reward for turn in first.turns))
+    assert first.last is not None
     assert measured[0] != measured[1]
+
+
+def test_a_task_that_can_not_be_drawn_here_is_measured_without_pictures(cfg, tmp_path, monkeypatch, caplog):
+    def blind(env):
+        raise RuntimeError("no OpenGL here")
+
+    monkeypatch.setattr(Classic, "render", blind)
+    evaluate(cfg, checkpoint=None, episodes=1, greedy=False, dummy=True, folder=tmp_path)
+    (episode,) = EpisodeStore(tmp_path / "episodes").episodes()
+    assert episode.turns[0].observation.images == {}
+    assert "no OpenGL here" in caplog.text
 
 
 def test_several_processes_are_refused(cfg, train, monkeypatch):

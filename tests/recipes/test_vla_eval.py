@@ -3,9 +3,13 @@ import pytest
 
 from lookact.data.video import read_video
 from lookact.models.vla import VLA
+from lookact.recipes.control_episodes import control_turn
 from lookact.recipes.vla_config import Evaluation, Model, Text, Vision, World
 from lookact.recipes.vla_eval import Course, measure, metrics_of, run_episodes, summarise, write_films
 from lookact.recipes.vla_model import open_policy
+from lookact.recipes.vla_world import make_table
+from lookact.train.kept_episodes import KEPT
+from lookact.types import Observation
 
 SMALL = World(task="reach", image_size=16, max_steps=6)
 HOW = {"shift": "none", "seed": 0, "split": "test", "workers": 1, "greedy": False}
@@ -76,13 +80,40 @@ def test_every_way_out_of_distribution_is_measured_and_filmed(policy, tmp_path):
         low, high = report["ci"]["ood"][shift]
         assert low <= rate <= high
         assert f"eval/ood_{shift}" in metrics_of(report)
+    # nobody asked for episodes
+    assert not (tmp_path / "episodes").exists()
     films = sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.glob("*.mp4"))
     assert films == ["execution-000", "in_distribution-000", "semantics-000", "vision-000"]
 
 
+@pytest.mark.slow
+def test_steps_are_kept_as_they_were_lived(policy, tmp_path):
+    found = {}
+    how = {"seed": 0, "split": "test", "greedy": False, "keep": lambda kind, kept: found.update({kind: list(kept)})}
+    evaluation = Evaluation(rows=2, workers=1)
+    measure(policy, SMALL, evaluation, episodes=KEPT + 1, **how)
+    kept = found.pop("in_distribution")
+    assert not found
+    lived = run_episodes(policy, SMALL, episodes=KEPT + 1, rows=2, **HOW)
+    assert [episode.id for episode in kept] == [f"test-in_distribution-{number:04d}" for number in range(KEPT)]
+    for episode, course in zip(kept, lived):
+        assert episode.total_reward == pytest.approx(course.reward, abs=1e-5)
+        assert (len(episode.turns), episode.turns[-1].info["success"]) == (course.steps, course.success)
+        assert episode.terminated or episode.truncated
+    # what is seen after a step is what the next one is decided on
+    table, first = make_table(SMALL), kept[0]
+    shown, _ = table.reset(seed=first.seed)
+    for turn in first.turns:
+        assert np.array_equal(turn.observation.images["head"], shown["head"])
+        assert turn.observation.text == shown["instruction"]
+        shown, *_ = table.step(turn.decision.action)
+    assert np.array_equal(first.last.images["head"], shown["head"])
+
+
 def test_a_film_shows_both_cameras_side_by_side(tmp_path):
-    frames = [np.full((64, 128, 3), shade, np.uint8) for shade in (0, 120, 250)]
-    write_films([Course(7, success=True, frames=frames), Course(8)], tmp_path, "seen")
+    views = [{name: np.full((16, 16, 3), shade, np.uint8) for name in ("head", "wrist")} for shade in (0, 120, 250)]
+    turns = [control_turn(Observation(images=view), np.zeros(2, np.float32), 0.0) for view in views]
+    write_films([Course(7, success=True, turns=turns), Course(8)], tmp_path, "seen")
     (film,) = tmp_path.iterdir()
     assert film.name == "seen-007-done.mp4"
     shown = list(read_video(film))

@@ -49,7 +49,7 @@ def outcome(folder, step):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_ends_as_if_it_had_not_been(train, killed_at, tmp_path):
+def test_killed_and_resumed_it_ends_as_if_it_had_not_been(train, killed_at, tmp_path, kept_in):
     cfg = config(easiest=0.5, easy_updates=2)
     ended = train(learn_all, cfg, "unbroken")
     assert ended == {"updates": 4, "worker_restarts": 0}
@@ -58,6 +58,8 @@ def test_killed_and_resumed_it_ends_as_if_it_had_not_been(train, killed_at, tmp_
     train(learn_all, cfg, "broken", resume=True)
     weights, told = outcome(tmp_path / "broken", 4)
     assert (weights, told) == outcome(tmp_path / "unbroken", 4)
+    assert kept_in(tmp_path / "broken") == kept_in(tmp_path / "unbroken")
+    assert kept_in(tmp_path / "broken").keys() == {"step-000002", "step-000004"}
     # the critic alone in the first update, then both; the eyes never
     assert ["loss/policy" in line for line in told] == [False, True, True, True]
     before = open_policy(cfg.model, cfg.world, seed=cfg.seed).state_dict()

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from lookact.cli import main as command
 from lookact.config import check, to_mapping
+from lookact.data.store import EpisodeStore
 from lookact.errors import ConfigError, DataError
 from lookact.recipes import vla_start
 from lookact.recipes.vla_config import PRESETS, Config, Evaluation, Model, Start, Text, Vision, World
@@ -129,6 +130,8 @@ def test_a_checkpoint_and_random_actions_are_measured(cloned, tmp_path):
         assert set(report["ood"]) == {"vision", "semantics", "execution"}
         assert report["episodes"] == 2
     assert list(tmp_path.glob("in_distribution-000-*.mp4"))
+    for kind in ("in_distribution", "vision", "semantics", "execution"):
+        assert len(EpisodeStore(tmp_path / "episodes" / kind).ids()) == 2
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
-import json
 from dataclasses import replace
 
 import pytest
 
+from lookact.data.store import MANIFEST, EpisodeStore
 from lookact.envs.scenes.arkit import save_scene
 from lookact.envs.scenes.generate import RoomStyle, generate_room
 from lookact.envs.scenes.questions import ask
@@ -17,15 +17,15 @@ def run_dummy(cfg, folder, questions):
     return evaluate(cfg, checkpoint=None, episodes=questions, greedy=False, dummy=True, folder=folder)
 
 
-def test_the_random_policy_leaves_pictures_courses_and_predictions(vqa_config, tmp_path):
+def test_the_random_policy_leaves_episodes_and_predictions(vqa_config, tmp_path):
     result = run_dummy(vqa_config, tmp_path, 2)
     assert {"score", "per_type", "ci"} <= result.keys()
     assert result["ci"].keys() >= {"score", "per_type"}
     assert result["questions"] == 2
-    assert len(list(tmp_path.glob("*.png"))) == 2
-    courses = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("test-*.json"))]
-    assert len(courses) == 2
-    assert all(course["turns"][-1]["reply"].startswith('{"answer"') for course in courses)
+    kept = list(EpisodeStore(tmp_path / "episodes").episodes())
+    assert len(kept) == 2
+    assert all(episode.turns[-1].decision.action.startswith('{"answer"') for episode in kept)
+    assert all(episode.floor_map is not None and episode.last.depth is None for episode in kept)
     assert len((tmp_path / "predictions.jsonl").read_text().splitlines()) == 2
 
 
@@ -37,10 +37,12 @@ def test_finished_questions_are_skipped_and_the_end_is_the_same(vqa_config, tmp_
     file = tmp_path / "broken" / "predictions.jsonl"
     # a kill in the middle of a line
     file.write_text(file.read_text() + '{"episode_id": "test-0000')
-    first = (tmp_path / "broken" / "test-00000-0000-00.png").stat().st_mtime_ns
+    first = (tmp_path / "broken/episodes/test-00000-0000-00_tensors.pt").stat().st_mtime_ns
     assert run_dummy(vqa_config, tmp_path / "broken", 5) == whole
     assert file.read_text() == (tmp_path / "whole" / "predictions.jsonl").read_text()
-    assert (tmp_path / "broken" / "test-00000-0000-00.png").stat().st_mtime_ns == first
+    assert (tmp_path / "broken/episodes/test-00000-0000-00_tensors.pt").stat().st_mtime_ns == first
+    manifests = [(tmp_path / name / "episodes" / MANIFEST).read_text() for name in ("whole", "broken")]
+    assert manifests[0] == manifests[1]
     # nothing left to ask
     assert run_dummy(vqa_config, tmp_path / "broken", 5) == whole
 
@@ -48,9 +50,12 @@ def test_finished_questions_are_skipped_and_the_end_is_the_same(vqa_config, tmp_
 def test_anothers_predictions_are_set_aside_and_taken_back(tmp_path):
     path = claim(tmp_path, {"who": "first"})
     path.write_text("1\n")
+    (tmp_path / "episodes").mkdir()
     assert not claim(tmp_path, {"who": "second"}).exists()
     path.write_text("2\n")
+    assert not (tmp_path / "episodes").exists()
     assert claim(tmp_path, {"who": "first"}).read_text() == "1\n"
+    assert (tmp_path / "episodes").exists()
     assert claim(tmp_path, {"who": "second"}).read_text() == "2\n"
 
 
@@ -80,9 +85,13 @@ def test_real_rows_are_answered_by_both_protocols(benchmark, vqa_model, tmp_path
     result = evaluate(cfg, checkpoint=vqa_model, episodes=10, greedy=True, dummy=False, folder=tmp_path / "out")
     assert result["questions"] == 2
     assert sorted(result["per_type"]) == ["object_size_estimation", "room_size_estimation"]
-    course = json.loads((tmp_path / "out" / "arkitscenes-0.json").read_text())
-    assert course["dataset"] == "arkitscenes"
-    assert len(course["turns"]) == (1 if protocol == "frames" else cfg.world.max_turns)
+    first, second = EpisodeStore(tmp_path / "out/episodes").episodes()
+    assert (first.id, second.id) == ("arkitscenes-0", "arkitscenes-1")
+    assert first.turns[0].info["dataset"] == "arkitscenes"
+    assert len(first.turns) == (1 if protocol == "frames" else cfg.world.max_turns)
+    # a recorded walk has no poses of its own: its room is shown all the same
+    assert (first.turns[0].observation.state is None) == (protocol == "frames")
+    assert first.floor_map is not None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ EXPLAINED = ("rollout/score", "reward/answer", "reward/format", "reward/turn", "
              "policy/explained_variance", "policy/mismatch_gap_max", "policy/kl", "loss/value")  # fmt: skip
 
 
+ENDS = {"before-greedy", "before-sampled", "after-greedy", "after-sampled"}
+
+
 def told(folder):
     """Every step's numbers but the seconds, which no two runs share."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -45,7 +48,7 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", ["shared", "separate"])
-def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp_path, monkeypatch, backbone):
+def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp_path, monkeypatch, backbone, kept_in):
     cfg = replace(vqa_config, critic=replace(vqa_config.critic, backbone=backbone))
     train(main, cfg, "unbroken")
 
@@ -59,6 +62,8 @@ def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp
             train(main, cfg, "killed")
     train(main, cfg, "killed", resume=True)
     assert told(tmp_path / "killed") == told(tmp_path / "unbroken")
+    assert kept_in(tmp_path / "killed") == kept_in(tmp_path / "unbroken")
+    assert kept_in(tmp_path / "killed").keys() == ENDS | {f"step-00000{step}" for step in (1, 2, 3)}
     files = ["model", "value_head/model", *(["critic/model"] if backbone == "separate" else [])]
     for file in files:
         one, other = (

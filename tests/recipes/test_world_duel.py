@@ -5,6 +5,7 @@ import pytest
 from safetensors.torch import load_file
 
 from lookact.config import check, to_mapping
+from lookact.data.store import EpisodeStore
 from lookact.errors import ConfigError, DataError
 from lookact.recipes import world_duel
 from lookact.recipes.world_config import PRESETS, World
@@ -81,6 +82,16 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     measured = evaluate(DEBUG, checkpoint=run / "checkpoint-6", episodes=4, greedy=False, dummy=False, folder=tmp_path)
     assert {"token_accuracy", "psnr", "coverage"} <= measured.keys()
     assert {"token_accuracy", "psnr", "coverage"} <= measured["ci"].keys()
+    assert {path.name for path in (run / "episodes").glob("step-*")} == {
+        *("step-000002-teacher", "step-000004-student", "step-000006-adversarial")
+    }
+    for folder in (run / "episodes/step-000006-adversarial", tmp_path / "episodes"):
+        episode = next(EpisodeStore(folder).episodes())
+        cameras = [list(turn.observation.images) for turn in episode.turns]
+        assert cameras == [["wrist", "head"]] + [["wrist", "head", "foreseen"]] * 7
+        # what a fresh world model can't foresee surprises it
+        assert episode.total_reward > 0
+        assert (episode.id, episode.truncated) == ("explorer-0000", True)
     found = collect(DEBUG, checkpoint=run / "checkpoint-6", episodes=4, out=tmp_path / "found")
     assert (found["episodes"], found["collected"]) == (4, 4)
 
@@ -96,7 +107,7 @@ def unbroken(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("killed_at", [2, 4, 6], ids=["teacher", "student", "adversarial"])
 def test_a_run_killed_in_any_phase_and_resumed_ends_as_an_unbroken_one(
-    train, tmp_path, monkeypatch, unbroken, killed_at
+    train, tmp_path, monkeypatch, unbroken, killed_at, kept_in
 ):
     def kill(players, data, cfg, run, phase, step, work=world_duel.report_on):
         if step == killed_at:
@@ -108,6 +119,7 @@ def test_a_run_killed_in_any_phase_and_resumed_ends_as_an_unbroken_one(
         with pytest.raises(KeyboardInterrupt):
             train(main, SHORT, "killed")
     train(main, SHORT, "killed", resume=True)
+    assert kept_in(tmp_path / "killed") == kept_in(unbroken)
     for name in ("metrics.jsonl", "episode_metrics.jsonl"):
         for one, other in zip(told(tmp_path / "killed", name), told(unbroken, name), strict=True):
             assert one == other
@@ -151,3 +163,6 @@ def test_the_dummy_guesses_and_copies(tmp_path):
     report = evaluate(SHORT, checkpoint=None, episodes=2, greedy=False, dummy=True, folder=tmp_path)
     assert report["token_accuracy"] == 1 / 16
     assert report["psnr"] > 0
+    first, second = EpisodeStore(tmp_path / "episodes").episodes()
+    assert (first.total_reward, len(first.turns)) == (0.0, SHORT.world.steps_per_episode)
+    assert (first.turns[0].decision.action != second.turns[0].decision.action).any()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -15,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from lookact.data.store import EpisodeStore
 from lookact.judges.server.limits import Limits
 from lookact.text.token_bytes import _byte_of_character
-from lookact.types import Decision, Episode, Observation, Turn
+from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 from lookact.viewer.app import create_app
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -78,6 +79,37 @@ def write_episodes():
         turns = (make_turn(0, 0.25), make_turn(1, -0.5), make_turn(2, 1.0, terminated=True))
         store.add(Episode("one", 0, 2**60 + 1, turns, last, policy_version=7))
         store.add(Episode("two", 1, 5, (make_turn(0, 0.0),), None, error="the world broke"))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_walk():
+    """Writes a store of one episode with a map: a step to the right, then a turn and a step up."""
+
+    def write(folder):
+        poses = [(1.0, 2.0, 0.0, 1.2), (2.0, 2.0, 0.0, 1.2), (2.0, 3.0, np.pi / 2, 1.2)]
+        seen = [Observation("look", {"head": np.zeros((4, 4, 3), np.uint8)}, state=np.array(p, "f4")) for p in poses]
+        turns = [make_turn(number, 0.5, terminated=number == 1) for number in range(2)]
+        turns = tuple(replace(turn, observation=each) for turn, each in zip(turns, seen))
+        room = FloorMap(np.full((60, 60, 3), 200, np.uint8), (1.0, 2.0), 10.0)
+        EpisodeStore(folder).add(Episode("walk", 0, 5, turns, seen[2], floor_map=room))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def write_steps():
+    """Writes a store of one episode of two action vectors."""
+
+    def write(folder, steps=2):
+        none = np.zeros(0, np.float32)
+        seen = Observation("Push the cube.", {"wrist": np.full((4, 4, 3), 9, np.uint8)}, state=np.ones(3, "f4"))
+        decision = Decision(np.array([0.5, -1.0], "f4"), none, none > 0)
+        turns = [Turn(seen, decision, 0.5, False, number == steps - 1, {"success": False}) for number in range(steps)]
+        EpisodeStore(folder).add(Episode("steps", 0, 5, tuple(turns), seen))
         return folder
 
     return write

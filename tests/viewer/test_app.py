@@ -42,8 +42,10 @@ def test_records_of_a_run(serve_folder, folder):
     url = serve_folder(folder)
     listing = get(url, "/api/runs").json()
     assert [run["place"] for run in listing["runs"]] == ["nav-rloo/a"]
-    assert listing["stores"] == [{"place": "nav-rloo/a/episodes", "episodes": 2}]
+    # what belongs to a run is told with it
+    assert listing["stores"] == []
     detail = get(url, "/api/run", place="nav-rloo/a").json()
+    assert detail["stores"] == [{"place": "nav-rloo/a/episodes", "episodes": 2}]
     assert detail["result"]["after"]["ci"]["score"] == [0.4, 0.6]
     numbers = get(url, "/api/metrics", place="nav-rloo/a", file="metrics.jsonl").json()
     assert numbers["columns"] == {"step": [1, 2], "eval/score": [0.5, None]}

@@ -136,16 +136,104 @@ def test_an_exported_file_shows_the_same_without_a_server(quiet, folder, tmp_pat
     quiet.wait(COUNT.format(".band") + " === 2")
 
 
+def test_the_path_grows_on_the_map_turn_by_turn(quiet, serve_folder, tmp_path, write_walk):
+    write_walk(tmp_path / "episodes")
+    quiet.open(serve_folder(tmp_path))
+    # the only folder of episodes is shown at once
+    quiet.wait(COUNT.format(".map image") + " === 1")
+    assert quiet.run("document.querySelector('.map svg').getAttribute('viewBox')") == "0 0 60 60"
+    walked = "document.querySelector('.map .walked').getAttribute('d')"
+    agent = "['cx', 'cy'].map((name) => document.querySelector('.map .agent').getAttribute(name)).join()"
+    assert (quiet.run(walked), quiet.run(agent)) == ("M30 30", "30,30")
+    quiet.press("ArrowRight")
+    assert (quiet.run(walked), quiet.run(agent)) == ("M30 30L40 30", "40,30")
+    # a place on the path leads to its turn, here to what was seen at the end
+    quiet.run("document.querySelector('.map circle.will').dispatchEvent(new Event('click'))")
+    assert quiet.run(TEXT.format(".said h3")) == "at the end"
+    assert (quiet.run(walked), quiet.run(agent)) == ("M30 30L40 30L40 20", "40,20")
+    assert quiet.run(TEXT.format(".heading .badge")) == "success"
+
+
+def test_back_while_an_episode_plays_leads_back(quiet, serve_folder, tmp_path, write_steps, write_run):
+    write_run(tmp_path / "vla-ppo/a", [{"step": 1, "eval/success_rate": 0.5}])
+    write_steps(tmp_path / "vla-ppo/a/episodes/step-000001", steps=50)
+    quiet.open(serve_folder(tmp_path))
+    quiet.run("document.querySelector('.runs .name').click()")
+    quiet.wait("location.hash === '#run=vla-ppo%2Fa'")
+    quiet.wait(COUNT.format(".tabs button") + " === 6")
+    assert "episodes1" in quiet.run(TEXT.format(".tabs"))
+    quiet.run("[...document.querySelectorAll('.tabs button')].find((tab) => /episodes/.test(tab.textContent)).click()")
+    quiet.wait(TEXT.format(".said h3") + " === 'step 1 of 50'")
+    quiet.run("document.querySelector('.play').click()")
+    quiet.wait(TEXT.format(".said h3") + " === 'step 3 of 50'")
+    quiet.run("history.back()")
+    quiet.wait(COUNT.format(".chart") + " > 0")
+    quiet.run("new Promise((done) => setTimeout(done, 400))")
+    assert quiet.run("location.hash") == "#run=vla-ppo%2Fa"
+
+
+def test_a_runs_name_is_a_link_that_a_tab_of_its_own_can_open(quiet, serve_folder, folder):
+    url = serve_folder(folder)
+    quiet.open(url)
+    links = quiet.run("[...document.querySelectorAll('.runs .name, .store')].map((link) => link.href)")
+    assert f"{url}/#run=nav-rloo%2Fother" in links
+    assert f"{url}/#tab=episodes&store=episodes" in links
+    quiet.open(f"{url}/#run=nav-rloo%2Fother")
+    quiet.wait(TEXT.format(".chip") + ".startsWith('other')")
+
+
+def test_long_lists_are_cut_searched_and_sorted(quiet, serve_folder, tmp_path, write_episodes):
+    manifest = write_episodes(tmp_path) / "episode_manifest.jsonl"
+    one, two = (json.loads(line) for line in manifest.read_text().splitlines())
+    lines = [{**one, "episode_id": f"e{number}", "question": f"Find thing {number}."} for number in range(500)]
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in [one, *lines, two]))
+    quiet.open(serve_folder(tmp_path))
+    quiet.wait(COUNT.format(".episode") + " === 200")
+    assert quiet.run(TEXT.format(".rest")) == "302 more"
+    quiet.run("document.querySelector('.rest').click()")
+    assert quiet.run(COUNT.format(".episode")) == 400
+    set_to = "{{const box = document.querySelector({!r}); box.value = {!r}; box.dispatchEvent(new Event({!r}))}}"
+    quiet.run(set_to.format("aside [type=search]", "thing 49", "input"))
+    # five that end in 49, and 490 to 499
+    assert quiet.run(COUNT.format(".episode")) == 15
+    quiet.run(set_to.format("aside [type=search]", "", "input"))
+    quiet.run(set_to.format("[aria-label=order]", "lowest return", "change"))
+    assert "error" in quiet.run(TEXT.format(".episode"))
+    quiet.run(set_to.format("[aria-label='which episodes']", "error", "change"))
+    assert quiet.run(COUNT.format(".episode")) == 1
+
+
+@pytest.mark.parametrize("recipe", ["nav-rloo", "pref-sac"])
+def test_a_run_without_episodes_advises_a_command_for_its_recipe(quiet, serve_folder, tmp_path, write_run, recipe):
+    run = write_run(tmp_path / recipe / "a", [{"step": 1, "eval/score": 1}])
+    page = f"{serve_folder(tmp_path)}/#run={recipe}%2Fa&tab=episodes"
+    quiet.open(page)
+    command = f"lookact eval {recipe} --preset debug --dummy --episodes 4"
+    assert quiet.wait(TEXT.format(".empty code")) == command
+    (run / "checkpoint-3/sac").mkdir(parents=True)
+    (run / "checkpoint-3/sac/model.safetensors").touch()
+    quiet.open(page)
+    command = f"lookact eval {recipe} --checkpoint {run}/checkpoint-3 --episodes 8 --out {run}/eval"
+    assert quiet.wait(TEXT.format(".empty code")) == command
+
+
 def test_an_empty_folder_says_what_to_run(quiet, serve_folder, tmp_path):
     quiet.open(serve_folder(tmp_path))
     assert "lookact train nav-rloo --preset debug" in quiet.run(TEXT.format("main"))
 
 
-def test_no_page_is_wider_than_its_window(quiet, serve_folder, folder):
+def test_no_page_is_wider_than_its_window(quiet, serve_folder, folder, write_walk):
     url = serve_folder(folder)
-    for page in ("", seeds_of(""), seeds_of("", "&tab=result"), "/#store=episodes&tab=episodes"):
+    write_walk(folder / "walks")
+    pages = (
+        "",
+        seeds_of(""),
+        seeds_of("", "&tab=result"),
+        *(f"/#store={s}&tab=episodes" for s in ("episodes", "walks")),
+    )
+    for page in pages:
         quiet.open(url + page)
-        for width in (1200, 600):
+        for width in (1200, 600, 390):
             quiet.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
             assert quiet.run("document.documentElement.scrollWidth") <= width, page
     quiet.ask("Emulation.clearDeviceMetricsOverride")

@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def test_a_lerobot_folder_is_found_and_listed(folder):
-    assert list_stores(folder, find(folder)) == [{"place": "demos", "episodes": 2}]
+    assert list_stores(folder, find(folder).stores) == [{"place": "demos", "episodes": 2}]
     rows = list_episodes(folder, "demos")
     assert [(row["id"], row["length"], row["question"], row["return"]) for row in rows] == [
         ("0", 3, "put thing 0 away", None),
@@ -55,7 +55,7 @@ def test_a_torn_dataset_is_told_and_lists_nothing(folder):
     (folder / "demos/meta/episodes/chunk-000/file-000.parquet").unlink()
     assert list_episodes(folder, "demos") == []
     (folder / "demos/meta/info.json").write_text("{")
-    assert list_stores(folder, find(folder)) == [{"place": "demos", "episodes": 0}]
+    assert list_stores(folder, find(folder).stores) == [{"place": "demos", "episodes": 0}]
 
 
 @pytest.mark.parametrize("path", ["../{chunk_index}", "/tmp/{chunk_index}"])

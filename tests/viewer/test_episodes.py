@@ -5,7 +5,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
+from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
 from lookact.viewer.places import NotHere, find
 
 
@@ -16,7 +16,7 @@ def test_the_list_tells_how_each_episode_ended(tmp_path, write_episodes):
     assert (one["question"], one["policy_version"], one["is_valid"]) == ("Find the bed.", 7, False)
     assert one["seed"] == str(2**60 + 1)
     assert (two["ended"], two["error"], two["seed"]) == ("error", "the world broke", 5)
-    assert list_stores(tmp_path, find(tmp_path)) == [{"place": "s", "episodes": 2}]
+    assert list_stores(tmp_path, find(tmp_path).stores) == [{"place": "s", "episodes": 2}]
 
 
 def test_an_episode_turn_by_turn(tmp_path, write_episodes, write_tokenizer):
@@ -52,6 +52,35 @@ def test_a_picture_that_is_not_there(tmp_path, write_episodes, asked):
     write_episodes(tmp_path)
     with pytest.raises(NotHere):
         picture(tmp_path, ".", *asked)
+
+
+def test_a_room_from_above_with_the_place_of_every_stop(tmp_path, write_walk):
+    write_walk(tmp_path)
+    told = episode_detail(tmp_path, ".", "walk")["map"]
+    # 10 pixels a metre about the middle (1, 2): x goes right and y up
+    assert told == {"height": 60, "width": 60, "poses": [[30, 30, 0], [40, 30, 0], [40, 20, 1.571]]}
+    image = np.asarray(PIL.Image.open(io.BytesIO(map_picture(tmp_path, ".", "walk"))))
+    assert (image == 200).all()
+    assert image.shape == (60, 60, 3)
+    assert list_episodes(tmp_path, ".")[0]["success"] is True
+
+
+def test_an_episode_without_a_map_has_none(tmp_path, write_episodes):
+    write_episodes(tmp_path)
+    assert episode_detail(tmp_path, ".", "one")["map"] is None
+    for id in ("one", "none"):
+        with pytest.raises(NotHere):
+            map_picture(tmp_path, ".", id)
+
+
+def test_steps_of_a_control_policy(tmp_path, write_steps):
+    write_steps(tmp_path)
+    (row,) = list_episodes(tmp_path, ".")
+    assert (row["acts"], row["success"], row["return"], row["question"]) == ("vectors", False, 1.0, "Push the cube.")
+    first, second = episode_detail(tmp_path, ".", "steps")["turns"]
+    assert (first["reply"], first["pieces"], first["tokens"], first["logprob"]) == (None, [], 0, None)
+    assert first["action"] == [0.5, -1.0]
+    assert (second["reward"], second["running"], second["truncated"]) == (0.5, 1.0, True)
 
 
 def test_a_torn_manifest_shows_what_is_whole_and_is_left_as_it_is(tmp_path, write_episodes):

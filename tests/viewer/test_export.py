@@ -79,6 +79,30 @@ def test_numbers_go_in_even_where_nothing_else_does(folder):
     assert data["episodes"] == {"episodes": []}
 
 
+def test_a_full_file_is_not_filled_any_further(tmp_path, write_episodes, monkeypatch):
+    for number in range(9):
+        write_episodes(tmp_path / f"s{number}")
+    tried = []
+    told = exporting.episode_detail
+
+    def counted(root, store, id, **how):
+        tried.append(id)
+        return told(root, store, id, **how)
+
+    monkeypatch.setattr(exporting, "episode_detail", counted)
+    _, data = read(export(tmp_path, most_bytes=1)[0])
+    assert len(tried) == exporting.MISSES
+    assert data["left_out"] == ["18 episodes"]
+    assert [store["episodes"] for store in data["runs"]["stores"]] == [0] * 9
+
+
+def test_the_map_goes_with_its_episode(tmp_path, write_walk):
+    write_walk(tmp_path / "s")
+    _, data = read(export(tmp_path, most_bytes=1 << 20)[0])
+    assert data["picture"]["s|walk|map"].startswith("data:image/png;base64,")
+    assert len(data["picture"]) == 4
+
+
 def test_long_files_are_thinned_and_keep_their_last_line(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "LINES", 4)
     path = tmp_path / "metrics.jsonl"

@@ -1,7 +1,7 @@
 import pytest
 
 from lookact.errors import DataError
-from lookact.viewer.places import NotHere, contains, find, inside, open_folder
+from lookact.viewer.places import NotHere, contains, find, inside, loose_stores, open_folder, stores_of
 
 
 def test_runs_are_found_and_their_phases_belong_to_them(tmp_path, write_run, write_episodes):
@@ -13,6 +13,21 @@ def test_runs_are_found_and_their_phases_belong_to_them(tmp_path, write_run, wri
     found = find(tmp_path)
     assert found.runs == ("nav-rloo/a", "vla-ppo/b")
     assert found.stores == ("nav-rloo/a/episodes",)
+
+
+def test_a_runs_evaluations_stand_by_what_they_tell(tmp_path, write_run, write_episodes):
+    run = write_run(tmp_path / "runs/nav-rloo/a")
+    names = ("after-greedy", "after-sampled", "step-001000", "step-000100", "before-greedy", "random")
+    for name in reversed(names):
+        write_episodes(run / "episodes" / name)
+    write_episodes(run / "eval/episodes")
+    write_episodes(tmp_path / "runs/nav-rloo/eval/episodes")
+    # also from the folder around all runs
+    for root, place in ((tmp_path, "runs/nav-rloo/a"), (tmp_path / "runs", "nav-rloo/a"), (run, ".")):
+        found = find(root)
+        own = stores_of(place, found)
+        assert [store.rpartition("/")[2] for store in own] == [*names, "episodes"]
+        assert loose_stores(found) == ([] if place == "." else [f"{place[:-1]}eval/episodes"])
 
 
 def test_a_run_that_has_no_numbers_yet_is_a_run(tmp_path):

@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from lookact.viewer import plain as reading
 from lookact.viewer.plain import plain, read_json, read_tail, read_yaml
 
 
@@ -20,6 +23,18 @@ def test_missing_and_torn_files_are_none(tmp_path):
     assert read_yaml(tmp_path / "bytes") is None
     (tmp_path / "nan").write_text('{"a": NaN}')
     assert read_json(tmp_path / "nan") == {"a": None}
+
+
+def test_yaml_is_read_anew_when_it_has_changed_and_only_then(tmp_path, monkeypatch):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: {b: 1}")
+    held = read_yaml(path)
+    held["a"]["b"] = "spoiled by whoever got it"
+    monkeypatch.setattr(reading.yaml, "load", lambda *_: pytest.fail("it was parsed again"))
+    assert read_yaml(path) == {"a": {"b": 1}}
+    monkeypatch.undo()
+    path.write_text("a: {b: 22}")
+    assert read_yaml(path) == {"a": {"b": 22}}
 
 
 def test_a_tail_begins_with_a_whole_line(tmp_path):

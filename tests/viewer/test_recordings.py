@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def test_recordings_are_found_and_listed_episode_by_episode(folder):
-    assert list_stores(folder, find(folder)) == [{"place": "run/episodes", "episodes": 4}]
+    assert list_stores(folder, find(folder).stores) == [{"place": "run/episodes", "episodes": 4}]
     rows = list_episodes(folder, "run/episodes")
     sentences = (Path(viewer.__file__).parent / "static/turn.js").read_text()
     assert all(f"  {row['ended']}: " in sentences for row in rows)

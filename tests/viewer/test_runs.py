@@ -56,7 +56,7 @@ def test_all_of_a_run(tmp_path, write_run, write_episodes):
     assert detail["versions"] is None
     assert detail["files"] == ["metrics.jsonl"]
     assert [row["place"] for row in detail["media"]] == ["run/samples/a.png"]
-    assert detail["stores"] == ["run/episodes"]
+    assert detail["stores"] == [{"place": "run/episodes", "episodes": 2}]
     assert run_log(tmp_path, "run") == {"text": "hello\n"}
 
 

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL.Image
 import torch
 from numpy.typing import NDArray
 
 from lookact.errors import ConfigError
 from lookact.models.sac import SAC
+from lookact.recipes.control_episodes import control_turn
 from lookact.recipes.pref_config import Config, World
-from lookact.recipes.pref_world import horizon_of, make_env
+from lookact.recipes.pref_world import Env, goal_or_task, horizon_of, make_env
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.train.evaluate import bootstrap_interval, wilson_interval
+from lookact.train.kept_episodes import EPISODES, keep_episodes
 from lookact.train.progress import progress
 from lookact.train.weights import read_weights
-from lookact.types import Image
+from lookact.types import Episode, Observation, Turn
 
+logger = logging.getLogger(__name__)
 Array = NDArray[np.float32]
 Act = Callable[[Array, int], Array]
 """From a state (s,) and the step's number to an action (a,)."""
 Report = dict[str, Any]
 SHOWN = 4
-"""Episodes of which `lookact eval` keeps pictures, and pictures of each."""
-PICTURES = 8
+"""Episodes of an evaluation that are kept: a picture of each step must be drawn for them."""
 
 
 def make_sac(cfg: Config) -> SAC:
@@ -60,24 +63,24 @@ def random_policy(size: int, seed: int) -> Act:
     return lambda state, step: rng.uniform(-1.0, 1.0, size).astype(np.float32)
 
 
-def run_episodes(act: Act, world: World, *, seed: int, split: str, episodes: int, folder: Path | None = None) -> Report:
-    """Success (at any step) and return of each episode, as means with their intervals; pictures go to `folder`."""
+def run_episodes(
+    act: Act, world: World, *, seed: int, split: str, episodes: int, keep: Callable[[list[Episode]], None] | None = None
+) -> Report:
+    """Success (at any step) and return of each episode, as means with their intervals; `keep` is given a few."""
     env = make_env(world)
-    returns, successes = [], []
-    for episode in progress(range(episodes), "evaluating"):
-        shown = folder is not None and episode < SHOWN
-        total, success, pictures = 0.0, False, []
-        state, _ = env.reset(seed=derive(seed, split, episode) % 2**31)
-        for step in range(horizon_of(env)):
-            state, reward, _, _, info = env.step(act(state, step))
-            total, success = total + float(reward), success or bool(info["success"])
-            if shown and step % max(1, horizon_of(env) // PICTURES) == 0:
-                pictures.append(env.render())
-        returns.append(total)
-        successes.append(success)
-        if shown and folder is not None:
-            keep_strip(pictures, folder / f"{split}-{episode:04d}.png")
+    drawn = keep is not None and can_draw(env)
+    returns, successes, kept = [], [], []
+    for number in progress(range(episodes), "evaluating"):
+        shown = keep is not None and number < SHOWN
+        start = derive(seed, split, number) % 2**31
+        turns, last = play(act, env, start, goal=goal_or_task(world), pictures=shown and drawn)
+        returns.append(sum(turn.reward for turn in turns))
+        successes.append(any(turn.info["success"] for turn in turns))
+        if shown:
+            kept.append(Episode(f"{split}-{number:04d}", number, start, tuple(turns), last))
     env.close()
+    if keep is not None:
+        keep(kept)
     return {
         "success_rate": float(np.mean(successes)),
         "episode_return": float(np.mean(returns)),
@@ -89,16 +92,43 @@ def run_episodes(act: Act, world: World, *, seed: int, split: str, episodes: int
     }
 
 
-def keep_strip(pictures: list[Any], path: Path) -> None:
-    """Pictures of one episode side by side."""
-    strip: Image = np.concatenate(pictures, axis=1)
-    PIL.Image.fromarray(strip).save(path)
+def can_draw(env: Env) -> bool:
+    """Whether pictures can be had; a task whose judge needs none runs without, also where there is no OpenGL."""
+    env.reset(seed=0)
+    try:
+        env.render()
+    except Exception as error:
+        logger.warning("episodes are kept without pictures, which can't be drawn here: %s", error)
+        return False
+    return True
+
+
+def play(act: Act, env: Env, seed: int, *, goal: str, pictures: bool) -> tuple[list[Turn], Observation]:
+    """An episode's steps, and what is seen after the last; nothing is drawn unless `pictures` are wanted."""
+
+    def seen(state: Array) -> Observation:
+        images: dict[str, Any] = {"camera": env.render()} if pictures else {}
+        return Observation(goal, images, state=np.array(state, dtype=np.float32))
+
+    state, _ = env.reset(seed=seed)
+    turns, success = [], False
+    for step in range(horizon_of(env)):
+        now, action = seen(state), act(state, step)
+        state, reward, terminated, truncated, info = env.step(action)
+        # a task that was done once counts as done
+        success = success or bool(info["success"])
+        turns.append(
+            control_turn(
+                now, action, float(reward), terminated=terminated, truncated=truncated, info={"success": success}
+            )
+        )
+    return turns, seen(state)
 
 
 def evaluate(
     cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
 ) -> dict[str, Any]:
-    """A checkpoint, or the uniformly random policy, on the test split, by the true reward; pictures go to `folder`."""
+    """A checkpoint, or the uniformly random policy, on the test split, by the true reward; episodes go to `folder`."""
     sac = make_sac(cfg)
     if dummy:
         act = random_policy(sac.action_size, cfg.seed)
@@ -106,7 +136,8 @@ def evaluate(
         assert checkpoint is not None
         read_weights(sac, checkpoint / "sac")()
         act = greedy_policy(sac) if greedy else sampled_policy(sac, torch_rng(cfg.seed, "evaluate"))
-    report = run_episodes(act, cfg.world, seed=cfg.seed, split="test", episodes=episodes, folder=folder)
+    keep = partial(keep_episodes, folder / EPISODES)
+    report = run_episodes(act, cfg.world, seed=cfg.seed, split="test", episodes=episodes, keep=keep)
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     return report
 
@@ -115,5 +146,5 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     """Refused: what this recipe keeps are labels, and training itself writes them down."""
     raise ConfigError(
         "pref-sac collects while it trains: see vlm_query_log.csv and labels.safetensors of a run; "
-        "lookact eval pref-sac keeps pictures of episodes"
+        "its episodes are kept by train and by lookact eval pref-sac"
     )

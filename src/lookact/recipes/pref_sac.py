@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from lookact.errors import ConfigError
@@ -24,6 +25,7 @@ from lookact.recipes.pref_tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
 from lookact.recipes.pref_world import horizon_of, make_env
 from lookact.train.checkpoint import Best
 from lookact.train.distributed import world_size
+from lookact.train.kept_episodes import keep_evaluation, step_name
 from lookact.train.run import Run
 from lookact.train.weights import Weights
 
@@ -72,9 +74,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             if episode % cfg.evaluation.every and episode != cfg.learn.episodes:
                 run.log(metrics, episode, show="rollout/return")
                 continue
-            report = run_episodes(
-                greedy_policy(agent.sac), cfg.world, seed=cfg.seed, split="validate", episodes=cfg.evaluation.episodes
-            )
+            report = validate(cfg, agent, run, episode)
             evals.extend([(episode * horizon_of(env), *(report[name] for name in EVAL_COLUMNS[1:]))])
             metrics |= {f"eval/{name}": report[name] for name in ("success_rate", "episode_return")}
             metrics["time/evaluate"] = time.perf_counter() - asked
@@ -104,12 +104,23 @@ def true_reward(scale: float) -> RewardOf:
     return lambda state, frame, score: scale * score
 
 
+def validate(cfg: Config, agent: Agent, run: Run, episode: int) -> dict[str, Any]:
+    """The greedy agent by the true reward, on starts of its own; a few episodes are kept."""
+    keep = partial(keep_evaluation, run.folder, step_name(episode))
+    count = cfg.evaluation.episodes
+    return run_episodes(greedy_policy(agent.sac), cfg.world, seed=cfg.seed, split="validate", episodes=count, keep=keep)
+
+
 def finish(cfg: Config, agent: Agent, run: Run) -> dict[str, Any]:
     """The agent and a random policy on starts that nothing else uses, and how good the judge was."""
     sizes: dict[str, Any] = {"seed": cfg.seed, "split": "test", "episodes": cfg.evaluation.final_episodes}
+    policies = {
+        "agent": ("after-greedy", greedy_policy(agent.sac)),
+        "random": ("random", random_policy(agent.sac.action_size, cfg.seed)),
+    }
     result: dict[str, Any] = {
-        "agent": run_episodes(greedy_policy(agent.sac), cfg.world, **sizes),
-        "random": run_episodes(random_policy(agent.sac.action_size, cfg.seed), cfg.world, **sizes),
+        who: run_episodes(act, cfg.world, **sizes, keep=partial(keep_evaluation, run.folder, name))
+        for who, (name, act) in policies.items()
     }
     report = run.folder / "judge" / REPORT
     if cfg.reward == "learned" and report.exists():

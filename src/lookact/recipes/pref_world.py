@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lookact.envs.experts.scripted import Pupil, controller_of
 from lookact.envs.fixed_horizon import make_world
 from lookact.envs.task_names import is_metaworld
+from lookact.errors import ConfigError
 from lookact.judges.goals import goal_of
 from lookact.recipes.pref_config import World
 from lookact.recipes.pref_lessons import Gallery
@@ -38,6 +39,14 @@ def horizon_of(env: Env) -> int:
 def goal_in_words(world: World) -> str:
     """What the judge is told."""
     return world.goal or goal_of(world.task)
+
+
+def goal_or_task(world: World) -> str:
+    """The same for whoever looks at episodes: a task without words is called by its name."""
+    try:
+        return goal_in_words(world)
+    except ConfigError:
+        return world.task
 
 
 def progress_of(world: World, state: NDArray[np.float32], reward: float) -> float:

@@ -1,8 +1,8 @@
-"""Evaluation of vla-ppo: success in distribution and out of it, with intervals, and films of what happened."""
+"""Evaluation of vla-ppo: success in distribution and out of it, with intervals, episodes and films of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from lookact.data.video import write_video
-from lookact.envs.vector import VectorEnv, VectorObservation
+from lookact.envs.vector import VectorEnv, VectorObservation, VectorStep
 from lookact.models.vla import VLA
+from lookact.recipes.control_episodes import control_turn, table_observation
 from lookact.recipes.vla_config import Evaluation, World
 from lookact.recipes.vla_demos import FPS, cores
 from lookact.recipes.vla_world import OUTSIDE, table_maker
@@ -21,13 +22,17 @@ from lookact.rollout.control_actor import ControlActor
 from lookact.seeding import derive, numpy_rng
 from lookact.train.distributed import gather, rank, world_size
 from lookact.train.evaluate import bootstrap_interval, wilson_interval
+from lookact.train.kept_episodes import KEPT, keep_evaluation
 from lookact.train.progress import Progress, progress
-from lookact.types import Image
+from lookact.types import Episode, Image, Observation, Turn
 
 START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
 ENLARGED = 4
 """Pixels of a film for each pixel a policy sees."""
+IN_DISTRIBUTION = "in_distribution"
+Keep = Callable[[str, Iterator[Episode]], None]
+"""Told what an evaluation's episodes are called, and those of this process."""
 
 
 @dataclass
@@ -40,8 +45,15 @@ class Course:
     reward: float = 0.0
     error: str | None = None
     """Why its worker was started again, if it was: it counts as a failure."""
-    frames: list[Image] = field(default_factory=list)
-    instruction: str = ""
+    turns: list[Turn] = field(default_factory=list)
+    """Its steps, where it is kept to be looked at."""
+    last: Observation | None = None
+
+    @property
+    def frames(self) -> list[Image]:
+        """All cameras side by side, enlarged, step by step."""
+        views = [list(turn.observation.images.values()) for turn in self.turns]
+        return [np.concatenate(view, axis=1).repeat(ENLARGED, 0).repeat(ENLARGED, 1) for view in views]
 
 
 class Chooser:
@@ -84,9 +96,12 @@ def run_episodes(
     rows: int,
     workers: int,
     greedy: bool,
-    films: int = 0,
+    kept: int = 0,
 ) -> list[Course]:
-    """This process's share of the `episodes` episodes of a split, always the same ones however many rows there are."""
+    """This process's share of the `episodes` episodes of a split, always the same ones however many rows there are.
+
+    The steps of the first `kept` of them are kept.
+    """
     own = list(range(rank(), episodes, world_size()))
     rows = min(rows, len(own))
     if rows == 0:
@@ -109,13 +124,13 @@ def run_episodes(
     chooser = Chooser(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=world.action_size)
     try:
         with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:
-            return sorted(_run(worlds, chooser, numbers, films, bar), key=lambda course: course.number)
+            return sorted(_run(worlds, chooser, numbers, kept, bar), key=lambda course: course.number)
     finally:
         worlds.close()
 
 
 def _run(
-    worlds: VectorEnv, chooser: Chooser, numbers: Sequence[Sequence[int]], films: int, bar: Progress[int]
+    worlds: VectorEnv, chooser: Chooser, numbers: Sequence[Sequence[int]], kept: int, bar: Progress[int]
 ) -> list[Course]:
     seen, _ = worlds.reset()
     waiting = [list(row) for row in numbers]
@@ -124,11 +139,14 @@ def _run(
     for row, course in enumerate(running):
         chooser.begin(row, course.number)
     while len(ended) < sum(map(len, numbers)):
-        _film(running, seen, films)
-        step = worlds.step(chooser.decide(seen))
+        shown = {row: table_observation(seen.row(row)) for row, one in enumerate(running) if 0 <= one.number < kept}
+        actions = chooser.decide(seen)
+        step = worlds.step(actions)
         for row, course in enumerate(running):
             course.reward += float(step.rewards[row])
             course.steps += 1
+            if row in shown:
+                _record(course, shown[row], actions[row], step, row)
             if row not in step.finals:
                 continue
             if course.number >= 0:
@@ -142,12 +160,33 @@ def _run(
     return ended
 
 
-def _film(running: Sequence[Course], seen: VectorObservation, films: int) -> None:
-    for row, course in enumerate(running):
-        if 0 <= course.number < films:
-            views = [array[row] for array in seen.arrays.values() if array.ndim == 4]
-            course.frames.append(np.concatenate(views, axis=1).repeat(ENLARGED, 0).repeat(ENLARGED, 1))
-            course.instruction = seen.texts["instruction"][row]
+def _record(course: Course, seen: Observation, action: NDArray[np.float32], step: VectorStep, row: int) -> None:
+    course.turns.append(
+        control_turn(
+            seen,
+            action,
+            step.rewards[row],
+            terminated=step.terminated[row],
+            truncated=step.truncated[row],
+            info={"success": bool(step.infos[row].get("success"))},
+        )
+    )
+    if row in step.finals:
+        course.last = table_observation(step.finals[row])
+
+
+def episodes_of(courses: Sequence[Course], *, shift: str, seed: int, split: str) -> Iterator[Episode]:
+    """Those of which steps were kept."""
+    for course in courses:
+        if course.turns:
+            yield Episode(
+                id=f"{split}-{name_of(shift)}-{course.number:04d}",
+                group=course.number,
+                seed=derive(seed, split, shift, course.number),
+                turns=tuple(course.turns),
+                last=course.last,
+                error=course.error,
+            )
 
 
 def summarise(courses: Sequence[Course]) -> dict[str, Any]:
@@ -180,8 +219,9 @@ def measure(
     greedy: bool,
     outside: int = 0,
     folder: Path | None = None,
+    keep: Keep | None = None,
 ) -> dict[str, Any]:
-    """In distribution, and `outside` episodes along each way out of it; films go to `folder`.
+    """In distribution, and `outside` episodes along each way out of it; films go to `folder`, a few episodes to `keep`.
 
     `ood` holds a success rate for each way out, and `ci` the 95% intervals of everything under its name.
     """
@@ -197,16 +237,33 @@ def measure(
             rows=evaluation.rows,
             workers=evaluation.workers or max(1, cores() // world_size()),
             greedy=greedy,
-            films=evaluation.films if folder is not None else 0,
+            kept=max(evaluation.films if folder is not None else 0, KEPT if keep is not None else 0),
         )
         found[shift] = summarise(courses)
         if folder is not None:
-            write_films(courses, folder, "in_distribution" if shift == "none" else shift)
+            write_films([course for course in courses if course.number < evaluation.films], folder, name_of(shift))
+        if keep is not None:
+            keep(name_of(shift), episodes_of(courses, shift=shift, seed=seed, split=split))
     report: dict[str, Any] = found.pop("none")
     if found:
         report["ood"] = {shift: each["success_rate"] for shift, each in found.items()}
         report["ci"]["ood"] = {shift: each["ci"]["success_rate"] for shift, each in found.items()}
     return report
+
+
+def name_of(shift: str) -> str:
+    """What an evaluation's films and episodes are called."""
+    return IN_DISTRIBUTION if shift == "none" else shift
+
+
+def keep_in(run_folder: Path, name: str) -> Keep:
+    """Keeps a run's evaluation in distribution under `name`."""
+
+    def keep(kind: str, episodes: Iterator[Episode]) -> None:
+        if kind == IN_DISTRIBUTION:
+            keep_evaluation(run_folder, name, episodes)
+
+    return keep
 
 
 def write_films(courses: Sequence[Course], folder: Path, name: str) -> None:

@@ -21,11 +21,12 @@ from lookact.models.vla import VLA
 from lookact.models.vla_store import save_readers
 from lookact.recipes.vla_config import Config, Learn, World
 from lookact.recipes.vla_demos import cores
-from lookact.recipes.vla_eval import measure, metrics_of
+from lookact.recipes.vla_eval import keep_in, measure, metrics_of
 from lookact.recipes.vla_world import table_maker
 from lookact.seeding import derive
 from lookact.train.control_update import improve, open_learner
 from lookact.train.distributed import rank, world_size
+from lookact.train.kept_episodes import step_name
 from lookact.train.optim import set_learning_rate
 from lookact.train.run import Run
 from lookact.train.sharding import make_whole, share_out_control, whole
@@ -129,6 +130,7 @@ def evaluate_now(policy: VLA, cfg: Config, run: Run, step: int) -> dict[str, flo
     began = time.perf_counter()
     folder = run.folder / "videos" / f"update-{step}" if cfg.render else None
     how: dict[str, Any] = {"seed": cfg.seed, "split": "validate", "greedy": True, "folder": folder}
+    how["keep"] = keep_in(run.folder, step_name(step))
     with whole(policy):
         report = measure(policy, cfg.world, cfg.evaluation, episodes=cfg.evaluation.episodes, **how)
     return metrics_of(report) | {"time/evaluate": time.perf_counter() - began}

@@ -16,10 +16,11 @@ from lookact.models.vla import VLA
 from lookact.models.vla_store import load_vla
 from lookact.recipes.vla_config import Config
 from lookact.recipes.vla_demos import write_demos
-from lookact.recipes.vla_eval import measure
+from lookact.recipes.vla_eval import keep_in, measure
 from lookact.recipes.vla_learn import reinforce
 from lookact.recipes.vla_model import open_policy
 from lookact.recipes.vla_start import warm_start, worker_count
+from lookact.train.kept_episodes import EPISODES, keep_episodes
 from lookact.train.progress import timed
 from lookact.train.run import Run
 from lookact.train.weights import read_weights
@@ -33,9 +34,9 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     # clone
     if cfg.stage == "ppo":
         load_start(vla, cfg)
-        before: dict[str, Any] = {"reports": final_reports(vla, cfg), "seconds": {}}
+        before: dict[str, Any] = {"reports": final_reports(vla, cfg, run, "before"), "seconds": {}}
     else:
-        before = warm_start(vla, cfg, run, lambda: final_reports(vla, cfg))
+        before = warm_start(vla, cfg, run, lambda: final_reports(vla, cfg, run, "before"))
     seconds = dict(before["seconds"])
     if cfg.stage == "bc":
         return {**before["reports"], "seconds": seconds}
@@ -47,19 +48,31 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 
     # report
     with timed(seconds, "evaluating the end"):
-        after = final_reports(vla, cfg, run.folder / "videos")
+        after = final_reports(vla, cfg, run, "after")
     return {"before": before["reports"], "after": after, "seconds": seconds}
 
 
-def final_reports(vla: VLA, cfg: Config, folder: Path | None = None) -> dict[str, Any]:
-    """Greedy in and out of distribution, and sampled, on episodes that nothing else ever uses."""
+def final_reports(vla: VLA, cfg: Config, run: Run, when: str) -> dict[str, Any]:
+    """Greedy in and out of distribution, and sampled, on episodes that nothing else ever uses; the end is filmed."""
     evaluation, count = cfg.evaluation, cfg.evaluation.final_episodes
     if not count:
         return {}
+    kinds: dict[str, dict[str, Any]] = {
+        "greedy": {"outside": evaluation.outside, "folder": run.folder / "videos" if when == "after" else None},
+        "sampled": {},
+    }
     common: dict[str, Any] = {"seed": cfg.seed, "split": "test", "episodes": count}
     return {
-        "greedy": measure(vla, cfg.world, evaluation, **common, greedy=True, outside=evaluation.outside, folder=folder),
-        "sampled": measure(vla, cfg.world, evaluation, **common, greedy=False),
+        kind: measure(
+            vla,
+            cfg.world,
+            evaluation,
+            greedy=kind == "greedy",
+            keep=keep_in(run.folder, f"{when}-{kind}"),
+            **common,
+            **how,
+        )
+        for kind, how in kinds.items()
     }
 
 
@@ -83,6 +96,7 @@ def evaluate(
         policy = load_vla(checkpoint, device=cfg.model.device)
         policy.freeze_encoders()
     how: dict[str, Any] = {"seed": cfg.seed, "split": "test", "greedy": greedy, "folder": folder}
+    how["keep"] = lambda kind, kept: keep_episodes(folder / EPISODES / kind, kept)
     return measure(policy, cfg.world, cfg.evaluation, episodes=episodes, outside=episodes, **how)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 
 from lookact.config import to_mapping
+from lookact.data.store import EpisodeStore
 from lookact.envs.experts.random_policy import random_reply
 from lookact.errors import DataError
 from lookact.protocols import Actor, Env
 from lookact.recipes.nav_world import make_plans
 from lookact.recipes.vqa_config import Config
 from lookact.recipes.vqa_frames import FramesEnv
-from lookact.recipes.vqa_report import keep_question, plain_report, prediction_row
-from lookact.recipes.vqa_world import AskingEnv, Rows, benchmark_rows, make_env, training_rows
+from lookact.recipes.vqa_report import plain_report, prediction_row
+from lookact.recipes.vqa_world import AskingEnv, Rows, benchmark_rows, make_env, map_drawer, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.seeding import derive, numpy_rng
 from lookact.train.evaluate import load_predictions
+from lookact.train.kept_episodes import EPISODES, EVALUATION_KEPT, without_depth
 from lookact.train.progress import progress
 from lookact.types import Decision, Episode, Observation, Plan
 
@@ -84,10 +86,11 @@ def answer_questions(cfg: Config, actor: Actor | None, who: Mapping[str, Any], q
     envs: list[Env] = [*asking]
     if cfg.evaluation.protocol == "frames":
         envs = [FramesEnv(env, cfg.evaluation.frames) for env in asking]
+    keep_shown = shown_keeper(folder, plans, map_drawer(cfg.world, plans, rows))
     with progress(len(left), "asking") as bar, path.open("a") as file:
 
         def keep(episode: Episode) -> None:
-            keep_question(episode, folder)
+            keep_shown(episode)
             if (row := prediction_row(episode)) is not None:
                 file.write(json.dumps(row) + "\n")
                 file.flush()
@@ -101,18 +104,34 @@ def answer_questions(cfg: Config, actor: Actor | None, who: Mapping[str, Any], q
     return plain_report(answers) | {"failed": len(plans) - len(answers)}
 
 
+def shown_keeper(folder: Path, plans: Sequence[Plan], draw: Callable[[Episode], Episode]) -> Callable[[Episode], None]:
+    """Keeps the episodes of the first plans in `folder`, to be looked at; what is there from before stays."""
+    store, shown = EpisodeStore(folder / EPISODES), {plan.id for plan in plans[:EVALUATION_KEPT]}
+    missing = shown - store.ids()
+
+    def keep(episode: Episode) -> None:
+        if episode.id in missing:
+            store.add(without_depth(draw(episode)))
+
+    return keep
+
+
 def claim(folder: Path, who: Mapping[str, Any]) -> Path:
-    """The predictions file of `who`; another's is set aside under a name of its own, and taken back when it returns."""
+    """The predictions file of `who`; another's is set aside under a name of its own, and taken back when it returns.
+
+    So are the episodes that were kept of both.
+    """
     described = json.dumps(who, sort_keys=True, default=str)
-    path, identity = folder / PREDICTIONS, folder / IDENTITY
+    identity, held = folder / IDENTITY, (folder / PREDICTIONS, folder / EPISODES)
     if identity.exists() and (before := identity.read_text()) != described:
-        if path.exists():
-            path.rename(_aside(folder, before))
-        if (mine := _aside(folder, described)).exists():
-            mine.rename(path)
+        for path in held:
+            if path.exists():
+                path.rename(_aside(path, before))
+            if (mine := _aside(path, described)).exists():
+                mine.rename(path)
     identity.write_text(described)
-    drop_torn_line(path)
-    return path
+    drop_torn_line(folder / PREDICTIONS)
+    return folder / PREDICTIONS
 
 
 def drop_torn_line(path: Path) -> None:
@@ -127,5 +146,5 @@ def fingerprint(checkpoint: Path) -> dict[str, Any]:
     return {"checkpoint": str(checkpoint), "files": [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]}
 
 
-def _aside(folder: Path, described: str) -> Path:
-    return folder / f"predictions-{hashlib.sha256(described.encode()).hexdigest()[:8]}.jsonl"
+def _aside(path: Path, described: str) -> Path:
+    return path.with_name(f"{path.stem}-{hashlib.sha256(described.encode()).hexdigest()[:8]}{path.suffix}")

@@ -23,7 +23,7 @@ from lookact.recipes.vqa_runs import (
     finish,
     open_critic,
     open_policy,
-    report_on,
+    validate,
     warm_start,
     weights_of,
 )
@@ -76,9 +76,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         if step % cfg.evaluation.every and step != cfg.learn.updates:
             run.log(metrics, step, show="rollout/score")
             continue
-        report, _ = report_on(chat, cfg, split="validate", questions=cfg.evaluation.episodes, greedy=True)
-        metrics |= eval_metrics(report) | {"time/evaluate": time.perf_counter() - learned}
+        metrics |= eval_metrics(validate(chat, cfg, run, step)) | {"time/evaluate": time.perf_counter() - learned}
         run.log(metrics, step, show="eval/score")
         run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/score", "max"))
         show_episodes(run.tracker, episodes, step)
-    return finish(chat, cfg, before)
+    return finish(chat, cfg, run, before)

@@ -1,14 +1,11 @@
-"""What vqa-ppo counts, scores and keeps of its episodes."""
+"""What vqa-ppo counts and scores of its episodes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL.Image
 from numpy.typing import NDArray
 
 from lookact.protocols import Tracker
@@ -137,24 +134,3 @@ def show_episodes(tracker: Tracker, episodes: Sequence[Episode], step: int, *, c
     for number, episode in enumerate([episode for episode in episodes if episode.turns][:count]):
         tracker.image(f"rollout/views_{number}", strip(episode), step)
         tracker.text(f"rollout/words_{number}", transcript(episode), step)
-
-
-def keep_question(episode: Episode, folder: Path) -> None:
-    """A question's pictures side by side and its course as JSON."""
-    if not episode.turns:
-        return
-    PIL.Image.fromarray(strip(episode)).save(folder / f"{episode.id}.png")
-    row = prediction_row(episode)
-    assert row is not None
-    turns = [
-        {
-            "prompt": turn.observation.text,
-            "pose": None if turn.observation.state is None else [float(value) for value in turn.observation.state],
-            "reply": str(turn.decision.action),
-            "reward": turn.reward,
-            "valid_action": bool(turn.info["valid_action"]),
-        }
-        for turn in episode.turns
-    ]
-    course = {**row, "turns": turns, "error": episode.error}
-    (folder / f"{episode.id}.json").write_text(json.dumps(course, indent=2) + "\n")

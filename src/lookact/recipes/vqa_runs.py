@@ -19,10 +19,11 @@ from lookact.recipes.vqa_config import Config
 from lookact.recipes.vqa_eval import answer_questions, evaluation_rows, fingerprint, question_plans
 from lookact.recipes.vqa_report import plain_report, prediction_rows, side_by_side
 from lookact.recipes.vqa_start import lessons_of
-from lookact.recipes.vqa_world import make_corpus, make_env, training_rows
+from lookact.recipes.vqa_world import make_corpus, make_env, map_drawer, training_rows
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.hf_actor import HFActor
 from lookact.train.distributed import rank, world_size
+from lookact.train.kept_episodes import keep_evaluation, step_name
 from lookact.train.progress import progress, timed
 from lookact.train.run import Run
 from lookact.train.weights import Weights
@@ -64,36 +65,43 @@ def weights_of(chat: ChatVLM, critic: ChatVLM) -> dict[str, Weights]:
 
 def warm_start(chat: ChatVLM, cfg: Config, run: Run) -> dict[str, Any]:
     """The supervised start, and what it reaches."""
-    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg))
+    return teach(chat, lessons_of(cfg), run, lambda: final_reports(chat, cfg, run, "before"))
+
+
+def validate(chat: ChatVLM, cfg: Config, run: Run, step: int) -> dict[str, Any]:
+    """The greedy policy after a step, on questions that training never asks; a few episodes are kept."""
+    return report_on(chat, cfg, run, step_name(step), split="validate", questions=cfg.evaluation.episodes, greedy=True)
 
 
 def report_on(
-    chat: ChatVLM, cfg: Config, *, split: str, questions: int, greedy: bool
-) -> tuple[dict[str, Any], list[Episode]]:
-    """The policy on questions of our own that training never asks; the processes share them."""
+    chat: ChatVLM, cfg: Config, run: Run, name: str, *, split: str, questions: int, greedy: bool
+) -> dict[str, Any]:
+    """The policy on questions of our own, shared by the processes; a few episodes are kept under `name`."""
     rows = evaluation_rows(replace(cfg, evaluation=replace(cfg.evaluation, questions=None)))
     plans = question_plans(cfg, split, questions, rows)[rank() :: world_size()]
     actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
     with progress(len(plans), "evaluating") as bar:
         envs = [make_env(cfg.world, rows) for _ in range(min(cfg.evaluation.rows, len(plans)))]
         ended = run_plans(plans, envs, actor, finished=lambda episode: bar.advance())
-    return plain_report(prediction_rows(ended)), ended
+    keep_evaluation(run.folder, name, map(map_drawer(cfg.world, plans, rows), ended))
+    return plain_report(prediction_rows(ended))
 
 
-def final_reports(chat: ChatVLM, cfg: Config) -> dict[str, Any]:
+def final_reports(chat: ChatVLM, cfg: Config, run: Run, when: str) -> dict[str, Any]:
     """Greedy and sampled, on questions that nothing else ever asks."""
     count = cfg.evaluation.final_episodes
     kinds = {"greedy": True, "sampled": False} if count else {}
     return {
-        name: report_on(chat, cfg, split="test", questions=count, greedy=greedy)[0] for name, greedy in kinds.items()
+        name: report_on(chat, cfg, run, f"{when}-{name}", split="test", questions=count, greedy=greedy)
+        for name, greedy in kinds.items()
     }
 
 
-def finish(chat: ChatVLM, cfg: Config, before: dict[str, Any]) -> dict[str, Any]:
+def finish(chat: ChatVLM, cfg: Config, run: Run, before: dict[str, Any]) -> dict[str, Any]:
     """Before and after RL, side by side, and the seconds spent around it."""
     seconds = dict(before["seconds"])
     with timed(seconds, "evaluating the end"):
-        after = final_reports(chat, cfg)
+        after = final_reports(chat, cfg, run, "after")
     return side_by_side(before["reports"], after) | {"seconds": seconds}
 
 
@@ -121,10 +129,11 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     there = store.ids()
     plans = [plan for plan in make_plans(cfg.seed, "collect", groups=episodes) if plan.id not in there]
     envs = [make_env(cfg.world, rows) for _ in range(min(cfg.evaluation.rows, len(plans)))]
+    draw = map_drawer(cfg.world, plans, rows)
     with progress(len(plans), "collecting") as bar:
 
         def keep(episode: Episode) -> None:
-            store.add(episode)
+            store.add(draw(episode))
             bar.advance()
 
         run_plans(plans, envs, actor, finished=keep)

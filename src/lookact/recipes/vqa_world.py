@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +17,11 @@ from lookact.envs.scenes.questions.brief import brief
 from lookact.envs.scenes.vsi import Question, format_prompt, load_questions
 from lookact.envs.spatial_vqa import SpatialVQA, observe
 from lookact.errors import ConfigError, DataError
-from lookact.recipes.nav_world import make_plans
+from lookact.recipes.nav_world import drawer_in, make_plans
 from lookact.recipes.vqa_config import World
 from lookact.seeding import derive, numpy_rng
 from lookact.text.actions import ANSWER_KEY, parse_json_object
-from lookact.types import Observation, Plan
+from lookact.types import Episode, Observation, Plan
 
 LAST_TURN = "Last turn."
 STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5, "room_size_estimation": 4.0}
@@ -87,6 +87,11 @@ def make_env(world: World, rows: Rows | None = None) -> AskingEnv:
         max_turns=world.max_turns,
     )
     return AskingEnv(env, world.prompts)
+
+
+def map_drawer(world: World, plans: Sequence[Plan], rows: Rows | None = None) -> Callable[[Episode], Episode]:
+    """Gives an episode of one of the plans the map of its room."""
+    return drawer_in(make_env(world, rows).env, plans)
 
 
 def room_style(world: World) -> RoomStyle:

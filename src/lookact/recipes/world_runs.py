@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ import torch
 from lookact.data.sequences import Recording
 from lookact.models.explorer import Explorer
 from lookact.models.vq import psnr
+from lookact.models.world import WorldModel
 from lookact.recipes.world_config import Config
 from lookact.recipes.world_data import Tables, coverage, make_worlds, plan_episodes, record_random, tokenise
+from lookact.recipes.world_episodes import foreseen_episodes, part, plain_episodes
 from lookact.recipes.world_eval import measure_explorer, measure_world, summary
 from lookact.recipes.world_model import load_world, open_world
 from lookact.recipes.world_phases import Data, Players
 from lookact.recipes.world_report import flat_metrics, show_foresight
 from lookact.recipes.world_student import explore
 from lookact.rollout.recording import record
-from lookact.train.distributed import barrier, is_main
+from lookact.train.distributed import is_main, rank, world_size
 from lookact.train.durable import write_text
+from lookact.train.kept_episodes import EPISODES, KEPT, keep_episodes, keep_evaluation, step_name
 from lookact.train.run import Run
+from lookact.types import Episode
 
 REPORTS = "reports.json"
 """The last report of each phase, in the run's folder: a resumed run ends with all of them."""
@@ -33,8 +38,8 @@ def report_on(
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Measure everyone, show an episode, and keep the report of the phase; the report, and its numbers as metrics."""
     report = foresight_report(players, data, cfg, run, phase)
-    shown = data.recordings[0]
-    if phase != "teacher" and cfg.world.env != "hidden":
+    shown, exploring = data.recordings[0], phase != "teacher" and cfg.world.env != "hidden"
+    if exploring:
         report["explorer"] = measure_explorer(players.explorer, players.world, players.worlds, data.held_out, cfg)
         shown = replayed(players.explorer, players.worlds, cfg)
     if phase == "adversarial":
@@ -43,8 +48,18 @@ def report_on(
         picture = show_foresight(players.world, shown, run.folder, step, stride=cfg.model.stride)
         run.tracker.image("world/foresight", picture, step)
         write_text(run.folder / REPORTS, json.dumps(read_reports(run) | {phase: report}, indent=2) + "\n")
-    barrier()
+    episodes = shown_episodes(players.world, shown, cfg, exploring=exploring)
+    keep_evaluation(run.folder, step_name(step, phase), episodes)
     return report, flat_metrics(report)
+
+
+def shown_episodes(world: WorldModel, recording: Recording, cfg: Config, *, exploring: bool) -> Iterator[Episode]:
+    """This process's share of a few episodes to be looked at: of the explorer's own rows, or of all processes' ones."""
+    own = range(len(recording.actions)) if exploring else range(rank(), len(recording.actions), world_size())
+    rows = own[: -(-KEPT // world_size())]
+    numbers = [row * world_size() + rank() for row in rows] if exploring else rows
+    name = "explorer" if exploring else "random"
+    return foreseen_episodes(world, part(recording, rows), numbers, name, stride=cfg.model.stride)
 
 
 def foresight_report(players: Players, data: Data, cfg: Config, run: Run, phase: str) -> dict[str, Any]:
@@ -79,6 +94,8 @@ def evaluate(
     """A checkpoint's foresight on held-out episodes and its explorer's coverage; `dummy`: random moves and copying."""
     recordings = record_random(cfg.world, folder / f"seed{cfg.seed}", seed=cfg.seed, split="test", episodes=episodes)
     if dummy:
+        rows = range(min(KEPT, len(recordings[0].actions)))
+        keep_episodes(folder / EPISODES, plain_episodes(part(recordings[0], rows), rows, "random"))
         return _measure_dummy(cfg, recordings)
     assert checkpoint is not None
     world = open_world(cfg, checkpoint)
@@ -86,16 +103,19 @@ def evaluate(
     held = tokenise(world, recordings)
     report = measure_world(world, recordings, held, cfg)
     show_foresight(world, recordings[0], folder, 0, stride=cfg.model.stride)
-    if (checkpoint / "student").is_dir() and cfg.world.env != "hidden":
+    shown, exploring = recordings[0], (checkpoint / "student").is_dir() and cfg.world.env != "hidden"
+    if exploring:
         explorer, worlds = Explorer(open_world(cfg, checkpoint), stride=cfg.model.stride), make_worlds(cfg.world)
         load_world(explorer.world, checkpoint / "student")
         report["explorer"] = measure_explorer(explorer, world, worlds, held, cfg)
+        shown = replayed(explorer, worlds, cfg)
         worlds.close()
         report["coverage"] = report["explorer"]["student_coverage"]
         report["ci"]["coverage"] = report["explorer"]["ci"]["student_coverage"]
     else:
         report |= {"coverage": _random_coverage(cfg, recordings)["coverage"]}
         report["ci"] |= _random_coverage(cfg, recordings)["ci"]
+    keep_episodes(folder / EPISODES, shown_episodes(world, shown, cfg, exploring=exploring))
     return report | {"episodes": len(held)}
 
 

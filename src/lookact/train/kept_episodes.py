@@ -47,18 +47,25 @@ def keep_evaluation(run_folder: Path, name: str, episodes: Iterable[Episode]) ->
 
 
 def keep_episodes(folder: Path, episodes: Iterable[Episode], *, most: int = KEPT) -> None:
-    """The first `most` episodes of all processes, by their ids, as the whole of what `folder` holds.
+    """The first `most` episodes of all processes, by their groups, as the whole of what `folder` holds.
 
     No more of `episodes` than needed are taken. Depth is left out: it would be most of the bytes and is not shown.
     """
-    share = [_without_depth(episode) for episode in islice(episodes, -(-most // world_size()))]
-    first = sorted((episode for part in gather(share) for episode in part), key=lambda episode: episode.id)[:most]
+    share = [without_depth(episode) for episode in islice(episodes, -(-most // world_size()))]
+    first = sorted((episode for part in gather(share) for episode in part), key=lambda episode: episode.group)[:most]
     if is_main():
         folder.parent.mkdir(parents=True, exist_ok=True)
         recover(folder.parent)
         _write(folder.with_name(TEMPORARY + folder.name), first)
         place(folder.with_name(TEMPORARY + folder.name), folder)
     barrier()
+
+
+def without_depth(episode: Episode) -> Episode:
+    """The same, lighter."""
+    turns = tuple(replace(turn, observation=replace(turn.observation, depth=None)) for turn in episode.turns)
+    last: Observation | None = episode.last and replace(episode.last, depth=None)
+    return replace(episode, turns=turns, last=last)
 
 
 def rewind_episodes(run_folder: Path, done: int, source: Path | None = None) -> None:
@@ -96,9 +103,3 @@ def _step_of(path: Path) -> int:
     found = _STEP.match(path.name)
     assert found is not None
     return int(found[1])
-
-
-def _without_depth(episode: Episode) -> Episode:
-    turns = tuple(replace(turn, observation=replace(turn.observation, depth=None)) for turn in episode.turns)
-    last: Observation | None = episode.last and replace(episode.last, depth=None)
-    return replace(episode, turns=turns, last=last)

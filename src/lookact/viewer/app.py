@@ -11,9 +11,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from lookact import __version__
 from lookact.viewer import gallery, pages
-from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
+from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
 from lookact.viewer.metrics import metric_files, read_metrics
-from lookact.viewer.places import NotHere, find, inside
+from lookact.viewer.places import NotHere, find, inside, loose_stores
 from lookact.viewer.runs import list_runs, run_detail, run_log
 
 HEADERS = {
@@ -53,7 +53,7 @@ def run_routes(root: Path) -> APIRouter:
     @routes.get("/runs")
     def runs() -> Response:
         found = find(root)
-        stores = list_stores(root, found)
+        stores = list_stores(root, loose_stores(found))
         return JSONResponse({"folder": root.name, "runs": list_runs(root, found), "stores": stores})
 
     @routes.get("/run")
@@ -85,7 +85,7 @@ def run_routes(root: Path) -> APIRouter:
 
 
 def episode_routes(root: Path, tokenizer: Path | None) -> APIRouter:
-    """Episodes: the list of a store, one of them, and what its cameras saw."""
+    """Episodes: the list of a store, one of them, what its cameras saw, and its room from above."""
     routes = APIRouter(prefix="/api")
 
     @routes.get("/episodes")
@@ -99,6 +99,10 @@ def episode_routes(root: Path, tokenizer: Path | None) -> APIRouter:
     @routes.get("/picture")
     def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:
         return Response(picture(root, store, id, turn, camera), media_type="image/png")
+
+    @routes.get("/map")
+    def episode_map(store: str, id: str) -> Response:
+        return Response(map_picture(root, store, id), media_type="image/png")
 
     return routes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
 from lookact.train.run_files import read_objects
 from lookact.viewer import demos, recordings
-from lookact.viewer.places import Found, NotHere, inside
+from lookact.viewer.places import NotHere, inside
 from lookact.viewer.plain import plain
 from lookact.viewer.steps import tell
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def list_stores(root: Path, found: Found) -> list[Row]:
-    """Every folder of episodes and how many it lists."""
-    return [{"place": store, "episodes": _count(inside(root, store))} for store in found.stores]
+def list_stores(root: Path, stores: Sequence[str]) -> list[Row]:
+    """Folders of episodes and how many each lists."""
+    return [{"place": store, "episodes": _count(inside(root, store))} for store in stores]
 
 
 def list_episodes(root: Path, store: str) -> list[Row]:
@@ -40,32 +41,41 @@ def kind_of(folder: Path) -> Any:
 
 def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
     """An episode turn by turn, with the reply in tokens; what cannot be loaded is told under `problem`."""
-    folder = inside(root, store)
-    listed = next((row for row in list_episodes(root, store) if row["id"] == id), None)
-    if listed is None:
-        raise NotHere(f"{store} {id}")
+    folder, kind = inside(root, store), kind_of(inside(root, store))
+    if kind:
+        listed = next((row for row in kind.rows(folder) if row["id"] == id), None)
+        if listed is None:
+            raise NotHere(f"{store} {id}")
+    else:
+        listed = _listed(find_row(root, store, id))
     try:
-        if kind := kind_of(folder):
-            return tell(listed, kind.load(folder, id))
-        return _detail(root, store, listed, tokenizer)
+        return tell(listed, kind.load(folder, id)) if kind else _detail(root, store, listed, tokenizer)
     except DataError as error:
         # whoever is sent the page need not know where the folder lies
-        return {**listed, "turns": [], "last": None, "problem": str(error).replace(f"{folder}/", "")}
+        problem = str(error).replace(f"{folder}/", "")
+        return {**listed, "turns": [], "last": None, "map": None, "problem": problem}
 
 
 def picture(root: Path, store: str, id: str, turn: int, camera: str) -> bytes:
     """One camera's picture as PNG; the turn after the last one is what was seen at the end."""
-    import PIL.Image
-
     try:
         image = _image(root, store, id, turn, camera) if turn >= 0 else None
     except (DataError, IndexError, KeyError, ValueError):
         image = None
     if image is None:
         raise NotHere(f"{store} {id} {turn} {camera}")
-    held = io.BytesIO()
-    PIL.Image.fromarray(image).save(held, "PNG")
-    return held.getvalue()
+    return _png(image)
+
+
+def map_picture(root: Path, store: str, id: str) -> bytes:
+    """An episode's room from above as PNG."""
+    try:
+        room = load(root, store, find_row(root, store, id)).floor_map
+    except DataError:
+        room = None
+    if room is None:
+        raise NotHere(f"{store} {id} map")
+    return _png(room.picture)
 
 
 def load(root: Path, store: str, row: Row) -> Episode:
@@ -97,7 +107,7 @@ def manifest_rows(folder: Path) -> list[Row]:
     return _rows(path, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _rows(path: Path, *identity: int) -> list[Row]:
     values = read_objects(path)[0]
     return [
@@ -113,8 +123,28 @@ def _load(folder: Path, id: str, changed: int) -> Episode:
 
 
 def _count(folder: Path) -> int:
-    kind = kind_of(folder)
-    return kind.count(folder) if kind else len(manifest_rows(folder))
+    if kind := kind_of(folder):
+        return int(kind.count(folder))
+    try:
+        path = inside(folder, MANIFEST)
+        status = path.stat()
+    except OSError:
+        return 0
+    return _lines(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _lines(path: Path, *identity: int) -> int:
+    """Whole lines; what they hold need not be read to count them."""
+    return path.read_bytes().count(b"\n")
+
+
+def _png(image: Image) -> bytes:
+    import PIL.Image
+
+    held = io.BytesIO()
+    PIL.Image.fromarray(image).save(held, "PNG")
+    return held.getvalue()
 
 
 def _image(root: Path, store: str, id: str, turn: int, camera: str) -> Image:
@@ -137,19 +167,47 @@ def _detail(root: Path, store: str, listed: Row, tokenizer: Path | None) -> Row:
     for meta, turn in zip(row["turns"], episode.turns):
         running += turn.reward
         turns.append(_turn(meta, turn, running, found))
-    told: Row = plain({**listed, "turns": turns, "last": episode.last and _seen(episode.last), "problem": None})
+    last = episode.last and _seen(episode.last)
+    told: Row = plain({**listed, "turns": turns, "last": last, "map": _mapped(episode), "problem": None})
     return told
+
+
+def _mapped(episode: Episode) -> Row | None:
+    """The size of the room's picture, and where the agent stood in it at every stop: (x, y, yaw), None if unknown."""
+    room = episode.floor_map
+    if room is None:
+        return None
+    seen = [*(turn.observation for turn in episode.turns), *([episode.last] if episode.last else [])]
+    poses = []
+    for state in (observation.state for observation in seen):
+        here = None if state is None else (*room.to_pixels(state[:2])[0].tolist(), float(state[2]))
+        poses.append(here and [round(value, 3) for value in here])
+    return {"height": room.picture.shape[0], "width": room.picture.shape[1], "poses": poses}
 
 
 def _listed(row: Row) -> Row:
     turns = row["turns"]
-    named = ("scene_id", "question", "group", "seed", "policy_version", "error", "is_valid", "dropout_reason")
+    named = (
+        "scene_id",
+        "question",
+        "group",
+        "seed",
+        "policy_version",
+        "error",
+        "is_valid",
+        "dropout_reason",
+        "success",
+    )
     known = {name: row.get(name) for name in named}
     rewards = [turn.get("reward") or 0.0 for turn in turns]
-    told: Row = plain(
-        {"id": row["episode_id"], "length": len(turns), "return": sum(rewards), "ended": _end(row), **known}
-    )
+    summed = {"length": len(turns), "return": sum(rewards), "ended": _end(row), "acts": _acts(turns)}
+    told: Row = plain({"id": row["episode_id"], **summed, **known})
     return told
+
+
+def _acts(turns: list[Row]) -> str:
+    """Whether an episode's actions are words or vectors."""
+    return "vectors" if turns and turns[0].get("reply", "") is None else "words"
 
 
 def _end(row: Row) -> str:
@@ -173,17 +231,18 @@ def _turn(meta: Row, turn: Turn, running: float, tokenizer: Path | None) -> Row:
 
     decision = turn.decision
     ids = [] if decision.token_ids is None else decision.token_ids.tolist()
-    pieces, exact = pieces_of(str(decision.action), ids, decision.mask.tolist(), tokenizer)
+    reply = decision.action if isinstance(decision.action, str) else None
+    pieces, exact = ([], False) if reply is None else pieces_of(reply, ids, decision.mask.tolist(), tokenizer)
     told = {name: meta.get(name) for name in ("action", "value", "fresh", "masking_method", "info")}
     return {
         **_seen(turn.observation),
         **told,
-        "reply": str(decision.action),
+        "reply": reply,
         "pieces": pieces,
         "exact": exact,
         "tokens": len(ids),
         "counted": int(decision.mask.sum()),
-        "logprob": float(decision.logprobs.sum()),
+        "logprob": float(decision.logprobs.sum()) if ids else None,
         "reward": turn.reward,
         "running": running,
         "terminated": turn.terminated,

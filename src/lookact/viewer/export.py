@@ -6,23 +6,28 @@ import base64
 import json
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from lookact.errors import DataError
+from lookact.train.progress import progress
 from lookact.train.run_files import read_objects
-from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
+from lookact.viewer.episodes import episode_detail, list_episodes, map_picture, picture
 from lookact.viewer.gallery import TYPES
 from lookact.viewer.metrics import as_columns
 from lookact.viewer.pages import one_page
-from lookact.viewer.places import Found, find, inside
+from lookact.viewer.places import Found, find, inside, loose_stores
 from lookact.viewer.runs import list_runs, run_detail, run_log
 
 LINES = 4000
 """Lines of one file of numbers; of more, every second or third is kept."""
 DIGITS = 6
+MISSES = 3
+"""Episodes that did not fit, after which no more are tried: the file is full."""
+NO_EPISODES = {"text": "No episodes were kept of this run.", "command": ""}
 
 
 @dataclass
@@ -47,20 +52,26 @@ def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tup
     """The page as text, and what was left out of it, in words. Raises DataError where there is nothing to show."""
     found = find(root)
     if not found.runs and not found.stores:
-        raise DataError(f"{root.name} holds no run and no episodes: name a folder that lookact train or collect wrote")
+        raise DataError(
+            f"{root.name} holds no run and no episodes: name a folder that lookact train, eval or collect wrote"
+        )
     parcel = Parcel(most_bytes)
-    runs = {"folder": root.name, "runs": list_runs(root, found), "stores": list_stores(root, found)}
+    runs = {"folder": root.name, "runs": list_runs(root, found)}
     _add_runs(parcel, root, found)
     _add_episodes(parcel, root, found, tokenizer)
     _add_media(parcel, root)
     left_out = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in parcel.dropped.items()]
+    held = parcel.data.get("episodes", {})
+    runs["stores"] = [{"place": store, "episodes": len(held[store])} for store in loose_stores(found)]
+    for detail in parcel.data.get("run", {}).values():
+        detail["stores"] = [{**store, "episodes": len(held[store["place"]])} for store in detail["stores"]]
     data = {**parcel.data, "runs": runs, "left_out": left_out, "made": time.time()}
     return one_page(json.dumps(data, separators=(",", ":"))), left_out
 
 
 def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
     for place in found.runs:
-        detail = run_detail(root, place, found)
+        detail = {**run_detail(root, place, found), "advice": NO_EPISODES}
         parcel.add("run", place, detail, needed=True)
         for file in detail["files"]:
             columns, dropped = thin(inside(inside(root, place), file))
@@ -71,23 +82,28 @@ def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
 
 
 def _add_episodes(parcel: Parcel, root: Path, found: Found, tokenizer: Path | None) -> None:
-    """Episodes of all folders in turn, each with its pictures or not at all."""
-    rows = {store: list_episodes(root, store) for store in found.stores}
-    for store, listed in rows.items():
-        parcel.add("episodes", store, listed, needed=True)
-    taken: dict[str, list[Any]] = {store: [] for store in rows}
-    for together in zip_longest(*([(store, row) for row in listed] for store, listed in rows.items())):
-        for store, row in filter(None, together):
-            if _add_episode(parcel, root, store, row["id"], tokenizer):
+    """Episodes of all folders in turn, each with its pictures or not at all, until the file is full."""
+    listed = {store: list_episodes(root, store) for store in found.stores}
+    taken: dict[str, list[Any]] = {store: [] for store in listed}
+    parcel.data["episodes"] = taken
+    together = zip_longest(*([(store, row) for row in rows] for store, rows in listed.items()))
+    waiting = [item for items in together for item in items if item is not None]
+    misses = 0
+    with progress(len(waiting), "putting episodes in") as bar:
+        for store, row in waiting:
+            if misses == MISSES:
+                break
+            if _add_episode(parcel, root, store, row, tokenizer):
                 taken[store].append(row)
             else:
-                parcel.dropped["episode"] += 1
-    for store in rows:
-        parcel.data["episodes"][store] = taken[store]
+                misses += 1
+            bar.advance()
+    if left := len(waiting) - sum(map(len, taken.values())):
+        parcel.dropped["episode"] = left
 
 
-def _add_episode(parcel: Parcel, root: Path, store: str, id: str, tokenizer: Path | None) -> bool:
-    detail = episode_detail(root, store, id, tokenizer=tokenizer)
+def _add_episode(parcel: Parcel, root: Path, store: str, row: Mapping[str, Any], tokenizer: Path | None) -> bool:
+    id, detail = row["id"], episode_detail(root, store, row["id"], tokenizer=tokenizer)
     seen = [*detail["turns"], *([detail["last"]] if detail["last"] else [])]
     pictures = {
         f"{store}|{id}|{number}|{camera['name']}": data_uri(
@@ -96,8 +112,11 @@ def _add_episode(parcel: Parcel, root: Path, store: str, id: str, tokenizer: Pat
         for number, turn in enumerate(seen)
         for camera in turn["cameras"]
     }
-    if sum(map(len, pictures.values())) + len(json.dumps(detail)) > parcel.left:
+    if detail["map"]:
+        pictures[f"{store}|{id}|map"] = data_uri(map_picture(root, store, id), "image/png")
+    if sum(map(len, pictures.values())) + len(json.dumps([detail, row])) > parcel.left:
         return False
+    parcel.left -= len(json.dumps(row))
     parcel.add("episode", f"{store}|{id}", detail)
     for key, value in pictures.items():
         parcel.add("picture", key, value, needed=True)

@@ -16,8 +16,9 @@ LEROBOT = "meta/info.json"
 """What a folder of demonstrations in LeRobot's format holds."""
 RECORDING = re.compile(r"(\w+)-\d{4}\.npz")
 """A file of episodes that world-duel recorded."""
-DEPTH = 4
-"""Folders are looked for this far down."""
+STEP = re.compile(r"step-(\d+)")
+DEPTH = 5
+"""Folders are looked for this far down: RUNS/RECIPE/RUN/episodes/EVALUATION, also from the folder around them."""
 
 
 class NotHere(Exception):
@@ -76,6 +77,27 @@ def is_recording(name: str) -> bool:
 def contains(outer: str, inner: str) -> bool:
     """Whether one relative path lies below another."""
     return outer != inner and (outer == "." or inner.startswith(f"{outer}/"))
+
+
+def loose_stores(found: Found) -> list[str]:
+    """Folders of episodes that belong to no run."""
+    return [store for store in found.stores if not any(store == run or contains(run, store) for run in found.runs)]
+
+
+def stores_of(place: str, found: Found) -> list[str]:
+    """A run's folders of episodes, what it came to first: the end, the newest steps, the start, and then its data."""
+    own = [store for store in found.stores if store == place or contains(place, store)]
+    return sorted(own, key=store_order)
+
+
+def store_order(store: str) -> tuple[int, int, str]:
+    """Where a folder of episodes stands among a run's others."""
+    name = store.rpartition("/")[2]
+    step = STEP.match(name)
+    for rank, kind in enumerate(("after", "step-", "before", "random")):
+        if name.startswith(kind):
+            return rank, -int(step[1]) if step else 0, store
+    return 9, 0, store
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:

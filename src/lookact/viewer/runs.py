@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from lookact.train.run_files import CONFIG, LOG, METRICS, RESULT, VERSIONS, read_origin
+from lookact.viewer.advice import advise
+from lookact.viewer.episodes import list_stores
 from lookact.viewer.gallery import list_media
 from lookact.viewer.metrics import metric_files, summary
-from lookact.viewer.places import Found, contains, inside
+from lookact.viewer.places import Found, inside, stores_of
 from lookact.viewer.plain import read_json, read_tail, read_yaml
 from lookact.viewer.status import run_status
 
@@ -50,16 +52,16 @@ def run_row(root: Path, place: str) -> dict[str, Any]:
 
 def run_detail(root: Path, place: str, found: Found) -> dict[str, Any]:
     """A run's settings, result, versions, pictures, files of numbers and folders of episodes."""
-    folder = inside(root, place)
-    stores = [store for store in found.stores if store == place or contains(place, store)]
+    folder, row = inside(root, place), run_row(root, place)
     return {
-        **run_row(root, place),
+        **row,
         "config": read_yaml(folder / CONFIG),
         "result": read_json(folder / RESULT),
         "versions": read_json(folder / VERSIONS),
         "files": metric_files(folder),
         "media": list_media(root, place),
-        "stores": stores,
+        "stores": list_stores(root, stores_of(place, found)),
+        "advice": advise(root, place, row["recipe"], row["status"]),
     }
 
 

@@ -14,7 +14,7 @@ DIGITS = 4
 def list_one(id: str, length: int, task: str, ended: str) -> Row:
     """An episode's line in the list; what only conversations have is None."""
     known = {"question": task, "group": None, "seed": None, "policy_version": None, "error": None, "is_valid": True}
-    rest = {"return": None, "dropout_reason": None, "scene_id": None}
+    rest = {"return": None, "dropout_reason": None, "scene_id": None, "success": None, "acts": "vectors"}
     return {"id": id, "length": length, "ended": ended, **rest, **known}
 
 
@@ -31,4 +31,4 @@ def tell(row: Row, demo: Demonstration) -> Row:
         }
         for state, action in zip(demo.states, demo.actions)
     ]
-    return {**row, "turns": turns, "last": None, "problem": None}
+    return {**row, "turns": turns, "last": None, "map": None, "problem": None}

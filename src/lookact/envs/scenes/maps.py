@@ -68,10 +68,11 @@ def draw_map(
     labels: bool = True,
     size: int = 512,
     smooth: int = SMOOTH,
+    letters: float = 1 / 38,
 ) -> Picture:
     """The room from above (size, size, 3): free cells tinted, paths (k, 2) from ring to dot, poses (4, 4) as wedges.
 
-    It is drawn `smooth` times larger, then shrunk.
+    It is drawn `smooth` times larger, then shrunk; `letters` are as high as this share of it.
     """
     sheet = _Sheet.of(scene, size * smooth)
     image = Image.fromarray(_view_from_above(scene, sheet, space))
@@ -87,7 +88,7 @@ def draw_map(
         _draw_pose(draw, sheet, pose)
     image = image.resize((size, size), Image.Resampling.LANCZOS)
     if labels:
-        _write_labels(image, _Sheet.of(scene, size), scene, goal)
+        _write_labels(image, _Sheet.of(scene, size), scene, goal, max(9.0, letters * size))
     return np.asarray(image, dtype=np.uint8)
 
 
@@ -95,7 +96,8 @@ def floor_map(scene: Scene, goal: int | None = None, *, size: int = KEPT_SIZE) -
     """The room and its goal without any path, at a fifth of the cost of a smoothed picture."""
     sheet = _Sheet.of(scene, size)
     x, y = sheet.middle.tolist()
-    return FloorMap(draw_map(scene, goal=goal, size=size, smooth=1), (x, y), sheet.scale)
+    # it is mostly seen small, beside a camera's picture
+    return FloorMap(draw_map(scene, goal=goal, size=size, smooth=1, letters=1 / 27), (x, y), sheet.scale)
 
 
 def draw_walk(room: FloorMap, poses: Array) -> Picture:
@@ -155,10 +157,10 @@ def _draw_pose(draw: ImageDraw.ImageDraw, sheet: _Sheet, pose: Array) -> None:
     draw.circle((x, y), dot, fill=AGENT, outline=(255, 255, 255), width=max(2, int(dot / 4)))
 
 
-def _write_labels(image: Image.Image, sheet: _Sheet, scene: Scene, goal: int | None) -> None:
+def _write_labels(image: Image.Image, sheet: _Sheet, scene: Scene, goal: int | None, letters: float) -> None:
     """Each object's name over its middle, on a soft plate."""
     draw = ImageDraw.Draw(image, "RGBA")
-    font = ImageFont.load_default(size=max(9, image.width // 38))
+    font = ImageFont.load_default(size=letters)
     for number, box in enumerate(scene.boxes):
         text = box.label.replace("_", " ")
         left, top, right, bottom = draw.textbbox((0, 0), text, font=font)

@@ -4,6 +4,7 @@ import { emptyNote, make, makeSvg, replace, searchBox } from "./dom.js";
 import { agoOf, shortNumber, unitOf, withUnit } from "./format.js";
 import { countOf } from "./seeds.js";
 import { embedded, getRuns } from "./source.js";
+import { addressOf } from "./state.js";
 
 const HEADS = ["", "run", "preset", "seed", "steps", "headline", "", "changed"];
 
@@ -20,7 +21,7 @@ export async function showList(container, listing, open) {
   const runs = [make("div", { class: "controls" }, find, view.compare), make("div", { class: "card scroll" }, table)];
   replace(container,
     listing.runs.length ? runs : null,
-    listing.stores.length ? storeList(listing.stores, open) : null,
+    listing.stores.length ? storeList(listing.stores) : null,
     listing.runs.length || listing.stores.length ? null : nothingHere());
   return { refresh: () => refreshList(view) };
 }
@@ -72,9 +73,11 @@ function runBox(run, view) {
   return make("input", { type: "checkbox", checked, "aria-label": `choose ${run.place}`, onclick, onchange });
 }
 
+// A link as any other: it opens in a tab of its own if asked to.
 function runName(run) {
-  const onclick = (event) => event.preventDefault();
-  return make("a", { href: "#", class: "name", onclick }, quietly(`${run.recipe} / `), run.name);
+  const onclick = (event) => event.stopPropagation();
+  const href = addressOf({ runs: [run.place] });
+  return make("a", { href, class: "name", onclick }, quietly(`${run.recipe} / `), run.name);
 }
 
 function seedsButton(run, { listing, open }) {
@@ -109,9 +112,9 @@ function sparkline(values) {
     makeSvg("circle", { cx: across(end), cy: up(values[end]), r: 2 }));
 }
 
-function storeList(stores, open) {
+function storeList(stores) {
   const cards = stores.map(({ place, episodes }) =>
-    make("button", { class: "card store", onclick: () => open({ runs: [], store: place, tab: "episodes" }) },
+    make("a", { class: "card store", href: addressOf({ store: place, tab: "episodes" }) },
       make("b", {}, place === "." ? "this folder" : place),
       quietly(`${episodes} ${episodes === 1 ? "episode" : "episodes"}`)));
   return make("section", {}, make("h2", {}, "episodes"), make("div", { class: "stores" }, cards));

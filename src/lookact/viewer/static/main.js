@@ -23,7 +23,7 @@ async function draw() {
     statuses = statusesOf(listing);
     const state = settled(readState(location.hash), listing);
     drawTop(listing, state);
-    const made = await drawMain(listing, state);
+    const made = await drawMain(listing, state, () => mine === drawing);
     if (mine === drawing) view = made ?? {};
     else made?.close?.();
   } catch (error) {
@@ -41,8 +41,10 @@ function settled(state, { runs, stores }) {
   return state;
 }
 
-function drawMain(listing, state) {
+// `isNow()` says whether the page is still the one that is shown: what is left must not change the address.
+function drawMain(listing, state, isNow) {
   const change = (patch, redraw = false) => {
+    if (!isNow()) return;
     Object.assign(state, patch);
     if (redraw) location.hash = writeState(state);
     else history.replaceState(null, "", writeState(state));

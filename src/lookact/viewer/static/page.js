@@ -13,12 +13,13 @@ import { showResults, showSettings } from "./tables.js";
 export async function showPage(container, listing, state, change) {
   const known = new Set(listing.runs.map((run) => run.place));
   const runs = await Promise.all(state.runs.filter((place) => known.has(place)).map(getRun));
-  const own = [...new Set(runs.flatMap((run) => run.stores))];
-  const stores = runs.length ? own : listing.stores.map((store) => store.place);
+  const stores = runs.length ? runs.flatMap((run) => run.stores) : listing.stores;
   const body = make("div", { class: "body" });
   const tabs = runs.length ? tabBar(runs, stores, state, change) : null;
   replace(container, crumbs(runs, listing, state, change), tabs, body);
-  if (!runs.length || state.tab === "episodes") return showEpisodes(body, stores, state, change);
+  if (!runs.length || state.tab === "episodes") {
+    return showEpisodes(body, stores, state, change, runs[0]?.advice);
+  }
   if (state.tab === "result") return showResults(body, runs);
   if (state.tab === "settings") return showSettings(body, runs, state, change);
   if (state.tab === "gallery") return showGallery(body, runs);
@@ -30,11 +31,10 @@ function crumbs(runs, listing, state, change) {
   const recipes = [...new Set(runs.map((run) => run.recipe))];
   const store = state.store === "." ? "episodes" : state.store;
   const where = recipes.length === 1 ? `/ ${recipes[0]} /` : runs.length ? "/" : `/ ${store}`;
-  const back = () => change({ runs: [], store: "", episode: "", turn: 0 }, true);
   const reasons = runs.filter((run) => run.reason).map((run) =>
     make("p", { class: run.status === "failed" ? "wrong" : "quiet" }, `${run.name} ${run.status}: ${run.reason}`));
   return make("div", { class: "crumbs" },
-    make("button", { class: "link", onclick: back }, "all runs"),
+    make("a", { class: "link", href: "#" }, "all runs"),
     make("span", { class: "quiet" }, where),
     runChips(runs, state, change),
     runs.length ? addBox(listing, state, change) : null,
@@ -65,10 +65,11 @@ function addBox(listing, state, change) {
 }
 
 function tabBar(runs, stores, state, change) {
-  const counts = { episodes: stores.length, gallery: runs.reduce((sum, run) => sum + run.media.length, 0) };
+  const kept = stores.reduce((sum, store) => sum + store.episodes, 0);
+  const counts = { episodes: kept, gallery: runs.reduce((sum, run) => sum + run.media.length, 0) };
   const tabs = ["charts", "result", "settings", "episodes", "gallery", "log"].map((name) => {
     const current = name === state.tab ? "page" : "false";
-    const count = counts[name] ? make("span", {}, String(counts[name])) : null;
+    const count = counts[name] ? make("span", {}, counts[name].toLocaleString("en")) : null;
     return make("button", { "aria-current": current, onclick: () => change({ tab: name }, true) }, name, count);
   });
   return make("nav", { class: "tabs" }, tabs);

@@ -38,6 +38,11 @@ export function pictureAddress(store, id, turn, camera) {
   return `api/picture?${new URLSearchParams({ store, id, turn, camera })}`;
 }
 
+export function mapAddress(store, id) {
+  if (embedded) return embedded.picture?.[`${store}|${id}|map`] ?? "";
+  return `api/map?${new URLSearchParams({ store, id })}`;
+}
+
 export function mediaAddress(place) {
   return embedded ? (embedded.media?.[place] ?? "") : `api/media?${new URLSearchParams({ place })}`;
 }

@@ -27,6 +27,11 @@ export function readState(hash) {
   return state;
 }
 
+// The address of a page that shows nothing but what is told.
+export function addressOf(part) {
+  return writeState({ ...DEFAULTS, ...part });
+}
+
 // The address of a state; what is as usual is left out.
 export function writeState(state) {
   const words = new URLSearchParams();
