@@ -62,7 +62,7 @@ def plan(row: int, episode: int) -> tuple[int, dict]:
 
 def vector(rows=2, workers=1, **behaviour) -> VectorEnv:
     # only who sleeps on purpose is given little time: a busy machine is no failure
-    seconds = 2.0 if "sleep_on" in behaviour else 60.0
+    seconds = 5.0 if "sleep_on" in behaviour else 60.0
     return VectorEnv(counting_env(**behaviour), rows, workers=workers, plan_episode=plan, step_seconds=seconds)
 
 
@@ -150,7 +150,7 @@ def test_a_killed_worker_is_started_again_and_its_episodes_are_marked():
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        pytest.param({"sleep_on": 9}, "did not answer in 2 s", marks=pytest.mark.slow),
+        pytest.param({"sleep_on": 9}, "did not answer in 5 s", marks=pytest.mark.slow),
         ({"die_on": 9}, "died"),
         ({"raise_on": 9}, "RuntimeError: the table broke"),
     ],

@@ -105,11 +105,11 @@ def train(updates, *, rows=8, steps=24, seed=0, lr=1e-2, **options):
 
 @pytest.mark.slow
 def test_ppo_solves_a_small_task():
-    _, told = train(20, rows=16, lr=2e-2, normalise_state=True, scale_rewards=True)
+    _, told = train(16, rows=32, lr=3e-2, normalise_state=True, scale_rewards=True)
     success = [each["rollout/success_rate"] for each in told]
     assert success[0] < 0.3
-    # six seeds came to between 0.84 and 1
-    assert min(success[-3:]) > 0.75
+    # six seeds came to 0.98 and more
+    assert min(success[-3:]) > 0.8
     assert told[-1]["rollout/length"] < 0.75 * told[0]["rollout/length"]
 
 
@@ -177,7 +177,7 @@ def test_a_worker_that_dies_or_sleeps_for_ever_in_the_middle_does_not_end_the_ru
     policy = ControlMLP(MLPSpec(2, 2, hidden=(4,)))
     learner = open_learner(policy, lr=1e-3, critic_lr=1e-3, **STEADY)
     # only who sleeps on purpose is given little time: a busy machine is no failure
-    worlds = VectorEnv(frail_env(accident), 3, workers=2, step_seconds=4.0 if accident == "sleep" else 120.0)
+    worlds = VectorEnv(frail_env(accident), 3, workers=2, step_seconds=6.0 if accident == "sleep" else 120.0)
     told = []
     try:
         for update in range(3):
