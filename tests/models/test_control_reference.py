@@ -3,8 +3,8 @@ import torch
 
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
-from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.models.control_reference import FrozenControl
+from state_policy import StatePolicy
 
 
 def inputs(rows=5):
@@ -14,7 +14,7 @@ def inputs(rows=5):
 
 
 def policy():
-    return ControlMLP(MLPSpec(4, 2, hidden=(8, 8)), seed=3)
+    return StatePolicy(4, 2, seed=3)
 
 
 def test_a_frozen_copy_stays_while_the_policy_moves_and_can_be_restored():
@@ -34,5 +34,5 @@ def test_a_frozen_copy_stays_while_the_policy_moves_and_can_be_restored():
 
 def test_other_weights_are_refused():
     frozen = FrozenControl(policy())
-    with pytest.raises(ConfigError, match=r"differs in actor\.flat"):
-        frozen.load_state_dict({name: x for name, x in frozen.state_dict().items() if name != "actor.flat"})
+    with pytest.raises(ConfigError, match=r"differs in actor\.0\.bias"):
+        frozen.load_state_dict({name: x for name, x in frozen.state_dict().items() if name != "actor.0.bias"})

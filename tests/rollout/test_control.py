@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lookact.batch import ControlInputs
 from lookact.envs.inline import InlineVectorEnv
-from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.models.outlook import Intent
 from lookact.rollout.control import roll_out
+from state_policy import StatePolicy
 
 GAMMA, LAM = 0.9, 0.8
 
@@ -66,7 +66,7 @@ def worlds_of(scripts):
 
 
 def states_policy(seed=0):
-    return ControlMLP(MLPSpec(3, 1, hidden=(4,)), seed=seed)
+    return StatePolicy(3, 1, hidden=4, seed=seed)
 
 
 def value(policy, name, steps, clock):
@@ -102,11 +102,11 @@ def expected_credit(policy, script, row):
     )
 )
 def test_credit_is_the_brute_force_sum_with_every_kind_of_end_in_every_position(scripts):
-    from lookact.train.control_ppo import credit
+    from lookact.train.control_ppo import compute_advantages
 
     policy, steps = states_policy(), len(scripts[0])
     rollout = roll_out(policy, worlds_of(scripts), noise=torch.zeros(steps, len(scripts), 1))
-    found = credit(rollout, rollout.rewards, gamma=GAMMA, lam=LAM)
+    found = compute_advantages(rollout, rollout.rewards, gamma=GAMMA, lam=LAM)
     for row, script in enumerate(scripts):
         wanted = expected_credit(policy, script, row)
         assert rollout.mask[:, row].tolist() == [credit is not None for credit in wanted]

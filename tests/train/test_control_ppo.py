@@ -4,23 +4,32 @@ from dataclasses import fields, replace
 import gymnasium
 import pytest
 import torch
+from torch.distributions import Independent, Normal, kl_divergence
+from torch.nn.functional import huber_loss
 
 from lookact.batch import ControlInputs
 from lookact.envs.inline import InlineVectorEnv
-from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.models.control_reference import FrozenControl
-from lookact.ops.control_loss import Steps
 from lookact.rollout.control import Rollout, roll_out
-from lookact.train.control_ppo import Lessons, credit, learn, objective, open_optimizer, shuffled, write_lessons
+from lookact.train.control_ppo import (
+    StepBatch,
+    compute_advantages,
+    learn,
+    make_batch,
+    minibatches,
+    objective,
+    open_optimizer,
+)
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.settings import PPO
+from state_policy import StatePolicy
 
 QUICK = PPO(epochs=3, minibatch=16, entropy=0.01)
 
 
 def fresh():
-    return ControlMLP(MLPSpec(3, 1, hidden=(8,)), seed=1)
+    return StatePolicy(3, 1, seed=1)
 
 
 def pendulum_rollout(rows=4, steps=16):
@@ -34,11 +43,11 @@ def pendulum_rollout(rows=4, steps=16):
 
 def learn_from(policy, rollout, ppo, *, acting=True, seed=0, reference=None):
     optimizer = open_optimizer(policy, lr=1e-2, critic_lr=3e-2)
-    advantages = credit(rollout, rollout.rewards / 100, gamma=0.99, lam=0.95)
-    lessons, _ = write_lessons(rollout, advantages, whiten=True, reference=reference)
+    advantages = compute_advantages(rollout, rollout.rewards / 100, gamma=0.99, lam=0.95)
+    batch, _ = make_batch(rollout, advantages, whiten=True, reference=reference)
     total = rollout.mask.numel() * world_size()
     guard = NonFiniteGuard()
-    return learn(lessons, objective(policy, ppo, acting=acting), optimizer, guard, ppo, total=total, seed=seed)
+    return learn(batch, objective(policy, ppo, acting=acting), optimizer, guard, ppo, total=total, seed=seed)
 
 
 def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
@@ -50,30 +59,58 @@ def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
     assert {id(parameter) for parameter in policy.critic.parameters()} == {id(p) for p in groups["critic"]["params"]}
 
 
-def test_lessons_leave_out_what_did_not_happen_and_whiten_the_rest():
+def test_a_batch_leaves_out_what_did_not_happen_and_whitens_the_rest():
     rollout = pendulum_rollout()
-    advantages = credit(rollout, rollout.rewards, gamma=0.99, lam=0.95)
-    lessons, metrics = write_lessons(rollout, advantages, whiten=True)
-    assert len(lessons) == 63
-    assert 5 * 4 + 2 not in lessons.numbers.tolist()
-    assert lessons.steps.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
-    assert lessons.steps.advantages.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
-    targets = (advantages + rollout.values).flatten()[lessons.numbers]
-    torch.testing.assert_close(lessons.steps.returns, targets)
+    advantages = compute_advantages(rollout, rollout.rewards, gamma=0.99, lam=0.95)
+    batch, metrics = make_batch(rollout, advantages, whiten=True)
+    assert len(batch) == 63
+    assert 5 * 4 + 2 not in batch.numbers.tolist()
+    assert batch.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
+    assert batch.advantages.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
+    targets = (advantages + rollout.values).flatten()[batch.numbers]
+    torch.testing.assert_close(batch.returns[:, 0], targets)
     assert metrics["policy/return"] == pytest.approx(targets.mean().item(), rel=1e-5)
 
 
 def test_an_epoch_is_every_step_once_in_minibatches_that_are_views():
     rollout = pendulum_rollout()
-    lessons, _ = write_lessons(rollout, rollout.rewards, whiten=False)
-    parts = list(shuffled(lessons, QUICK, 64, seed=4))
+    batch, _ = make_batch(rollout, rollout.rewards, whiten=False)
+    parts = list(minibatches(batch, QUICK, 64, seed=4))
     assert [len(part) for part in parts].count(16) == 3
     numbers = torch.cat([part.numbers for part in parts]).tolist()
-    assert sorted(numbers) == lessons.numbers.tolist() != numbers
-    assert len({part.steps.returns.untyped_storage().data_ptr() for part in parts}) == 1
-    again = torch.cat([part.numbers for part in shuffled(lessons, QUICK, 64, seed=4)]).tolist()
-    other = torch.cat([part.numbers for part in shuffled(lessons, QUICK, 64, seed=5)]).tolist()
+    assert sorted(numbers) == batch.numbers.tolist() != numbers
+    assert len({part.returns.untyped_storage().data_ptr() for part in parts}) == 1
+    again = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=4)]).tolist()
+    other = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=5)]).tolist()
     assert numbers == again != other
+
+
+@pytest.mark.parametrize("kind", ["huber", "clipped"])
+def test_the_objective_is_the_papers_sum(kind):
+    rollout, policy = pendulum_rollout(), StatePolicy(3, 1, std=0.8, seed=2)
+    batch, _ = make_batch(rollout, rollout.rewards, whiten=True, reference=FrozenControl(fresh()))
+    ppo = PPO(clip=0.2, clip_high=0.3, value_loss=kind, value_clip=0.5, value_coef=0.7, entropy=0.01, kl_coef=0.3)
+    loss, metrics = objective(policy, ppo, acting=True)(batch)
+    outlook, reference = policy(batch.inputs), fresh()(batch.inputs)
+    ours, theirs = (Independent(Normal(each.mean[:, 0], each.log_std.exp()), 1) for each in (outlook, reference))
+    old_logprobs, old_values, advantages, returns = (
+        x[:, 0] for x in (batch.old_logprobs, batch.old_values, batch.advantages, batch.returns)
+    )
+    ratio = (ours.log_prob(batch.inputs.actions) - old_logprobs).exp()
+    surrogate = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.3) * advantages).mean()
+    near = old_values + (outlook.values - old_values).clamp(-0.5, 0.5)
+    squared = [(values - returns).square() for values in (outlook.values, near)]
+    errors = {
+        "huber": huber_loss(outlook.values, returns, delta=0.5),
+        "clipped": 0.5 * torch.maximum(*squared).mean(),
+    }
+    away = kl_divergence(ours, theirs).mean()
+    expected = -surrogate + 0.7 * errors[kind] - 0.01 * ours.entropy().mean() + 0.3 * away
+    torch.testing.assert_close(loss, expected)
+    gradients = (torch.autograd.grad(total, list(policy.parameters())) for total in (loss, expected))
+    torch.testing.assert_close(*gradients)
+    assert metrics["policy/kl"].item() == pytest.approx(away.item(), rel=1e-5)
+    assert 0 < metrics["policy/clip_fraction"] < 1
 
 
 def test_only_the_critic_moves_in_its_own_time():
@@ -147,16 +184,15 @@ def test_two_processes_learn_what_one_does(together):
 
 
 def test_a_process_with_nothing_of_a_minibatch_waits_for_no_one():
-    steps = Steps(*(torch.zeros(2, 1) if f.name == "actions" else torch.zeros(2) for f in fields(Steps)))
     inputs = ControlInputs(torch.zeros(2, 1), torch.zeros(2, 3), {}, torch.zeros(2, 0).long(), torch.zeros(2, 0, 1))
-    lessons = Lessons(inputs, steps, torch.tensor([0, 1]))
+    batch = StepBatch(inputs, *(torch.zeros(2, 1) for _ in range(4)), torch.tensor([0, 1]))
     # of ten steps in all, only two are here
-    parts = [len(part) for part in shuffled(lessons, replace(QUICK, minibatch=2), 10, seed=0)]
+    parts = [len(part) for part in minibatches(batch, replace(QUICK, minibatch=2), 10, seed=0)]
     assert len(parts) == 5
     assert sum(parts) == 2
     policy = fresh()
     metrics = learn(
-        lessons,
+        batch,
         objective(policy, QUICK, acting=True),
         open_optimizer(policy, lr=1e-3, critic_lr=1e-3),
         NonFiniteGuard(),

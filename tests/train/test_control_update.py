@@ -8,12 +8,12 @@ import torch
 from lookact.batch import ControlInputs
 from lookact.envs.inline import InlineVectorEnv
 from lookact.envs.vector import VectorEnv
-from lookact.models.control_mlp import ControlMLP, MLPSpec
 from lookact.ops.moments import RunningMoments
 from lookact.rollout.control import Ended, Rollout
 from lookact.train.control_update import improve, note_states, open_learner, rollout_metrics, scale_rewards
 from lookact.train.distributed import rank, world_size
 from lookact.train.settings import PPO
+from state_policy import StatePolicy
 
 STEADY = {"normalise_state": False, "scale_rewards": False, "anchored": False}
 
@@ -42,7 +42,7 @@ def test_rewards_are_divided_by_the_deviation_of_discounted_sums():
 
 
 def test_states_are_counted_but_those_of_steps_that_did_not_happen():
-    policy, states = ControlMLP(MLPSpec(1, 1, hidden=(4,))), RunningMoments(1)
+    policy, states = StatePolicy(1, 1), RunningMoments(1)
     rollout = rollout_of([[0.0], [0.0], [0.0]], [[0], [0], [0]], [[1], [0], [1]], [[[1.0]], [[900.0]], [[5.0]]])
     note_states(rollout, states, policy)
     assert (policy.state_mean.item(), policy.state_std.item()) == (3.0, 2.0)
@@ -88,7 +88,7 @@ def plan(row, episode):
 
 def train(updates, *, rows=8, steps=24, seed=0, lr=1e-2, **options):
     """Updates of a fresh policy; the learner, and each update's numbers."""
-    policy = ControlMLP(MLPSpec(2, 2, hidden=(16,), std=0.5), seed=seed)
+    policy = StatePolicy(2, 2, hidden=16, std=0.5, seed=seed)
     learner = open_learner(policy, lr=lr, critic_lr=2 * lr, **STEADY | options)
     worlds = InlineVectorEnv(Point, rows // world_size())
     ppo = PPO(epochs=4, minibatch=64, kl_coef=0.01)
@@ -120,8 +120,8 @@ def plain(told):
 def test_the_same_seed_gives_the_same_weights_and_another_gives_others():
     (first, one), (second, two), (third, _) = train(2), train(2), train(2, seed=1)
     assert plain(one) == plain(two)
-    assert torch.equal(first.policy.actor.flat, second.policy.actor.flat)
-    assert not torch.equal(first.policy.actor.flat, third.policy.actor.flat)
+    assert torch.equal(first.policy.actor[0].weight, second.policy.actor[0].weight)
+    assert not torch.equal(first.policy.actor[0].weight, third.policy.actor[0].weight)
 
 
 def shared():
@@ -174,7 +174,7 @@ def frail_env(accident):
 @pytest.mark.slow
 @pytest.mark.parametrize("accident", ["kill", "sleep"])
 def test_a_worker_that_dies_or_sleeps_for_ever_in_the_middle_does_not_end_the_run(accident):
-    policy = ControlMLP(MLPSpec(2, 2, hidden=(4,)))
+    policy = StatePolicy(2, 2)
     learner = open_learner(policy, lr=1e-3, critic_lr=1e-3, **STEADY)
     # only who sleeps on purpose is given little time: a busy machine is no failure
     worlds = VectorEnv(frail_env(accident), 3, workers=2, step_seconds=6.0 if accident == "sleep" else 120.0)

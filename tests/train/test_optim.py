@@ -11,7 +11,6 @@ from lookact.train.optim import (
     build_adamw,
     clip_and_step,
     learning_rate,
-    quick_step,
     set_learning_rate,
 )
 
@@ -152,37 +151,3 @@ def test_a_step_that_is_not_finite_is_skipped_and_too_many_stop_the_run(gradient
     step(gradient, loss)
     with pytest.raises(TrainingStopped, match="3 skipped steps in a row"):
         step(gradient, loss)
-
-
-def steps_of(make, step, *, left_out: int | None = None) -> list[torch.Tensor]:
-    """A few steps with the same gradients, one of a parameter that may have none at first."""
-    stream = torch.Generator().manual_seed(0)
-    weights = [nn.Parameter(torch.randn(size, generator=stream)) for size in (7, 3)]
-    optimizer = make(weights)
-    for number in range(4):
-        for index, weight in enumerate(weights):
-            drawn = torch.randn(weight.shape, generator=stream)
-            weight.grad = None if number == left_out and index == 1 else drawn
-        optimizer.param_groups[0]["lr"] = 0.1 / (number + 1)
-        step(optimizer)
-    states = [optimizer.state[weight] for weight in weights]
-    return [*weights, *(state[name] for state in states for name in ("step", "exp_avg", "exp_avg_sq"))]
-
-
-@pytest.mark.parametrize("left_out", [None, 0, 2])
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_quick_step_is_the_optimisers_own_bit_for_bit(kind, fused, left_out):
-    def make(weights):
-        return kind([{"params": weights[:1], "weight_decay": 0.2}, {"params": weights[1:]}], lr=0.1, fused=fused)
-
-    expected = steps_of(make, lambda optimizer: optimizer.step(), left_out=left_out)
-    found = steps_of(make, quick_step, left_out=left_out)
-    assert all(torch.equal(one, two) for one, two in zip(expected, found, strict=True))
-
-
-def test_a_quick_step_leaves_other_optimisers_to_themselves():
-    weight = nn.Parameter(torch.ones(2))
-    weight.grad = torch.tensor([1.0, -2.0])
-    quick_step(torch.optim.SGD([weight], lr=0.5))
-    assert weight.tolist() == [0.5, 2.0]

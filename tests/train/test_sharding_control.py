@@ -8,10 +8,9 @@ from torch.distributed.tensor import DTensor
 
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
-from lookact.ops.control_loss import Steps
 from lookact.recipes.vla_config import PRESETS
 from lookact.recipes.vla_model import open_policy
-from lookact.train.control_ppo import Lessons, learn, objective, open_optimizer
+from lookact.train.control_ppo import StepBatch, learn, objective, open_optimizer
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.run import open_run
@@ -28,7 +27,7 @@ def make_policy():
     return policy
 
 
-def make_lessons(policy):
+def make_batch(policy):
     """Steps with random credit; a process has every other of them."""
     rng = np.random.default_rng(0)
 
@@ -40,9 +39,8 @@ def make_lessons(policy):
     texts = policy.read(["put the red cube on the plate"] * ROWS)
     actions = drawn(spec.action_size)
     inputs = ControlInputs(actions, drawn(spec.state_size), frames, texts, drawn(spec.history, spec.action_size))
-    steps = Steps(actions, drawn() - 5.0, drawn(), drawn(), drawn())
-    lessons = Lessons(inputs=inputs, steps=steps, numbers=torch.arange(ROWS))
-    return lessons[torch.arange(rank(), ROWS, world_size())]
+    batch = StepBatch(inputs, drawn(1) - 5.0, drawn(1), drawn(1), drawn(1), numbers=torch.arange(ROWS))
+    return batch[torch.arange(rank(), ROWS, world_size())]
 
 
 def learned(kind, folder, total):
@@ -50,17 +48,17 @@ def learned(kind, folder, total):
     policy = make_policy()
     share_out_control(policy, Parallel(kind=kind), anchored=False)
     optimizer, guard = open_optimizer(policy, lr=1e-3, critic_lr=1e-3), NonFiniteGuard()
-    lessons, ppo = make_lessons(policy), PPO(epochs=2, minibatch=4)
+    batch, ppo = make_batch(policy), PPO(epochs=2, minibatch=4)
     parts = {"weights": {"model": policy}, "state": {"optimizer": optimizer, "guard": guard}}
     told = []
     with open_run(folder, {}, auto_resume=True, tensorboard=False) as run:
         run.restore(**parts)
         for step in run.steps(total):
             with whole(policy), torch.no_grad():
-                intents = [policy.intend(lessons.inputs) for _ in range(1 + rank())]
+                intents = [policy.intend(batch.inputs) for _ in range(1 + rank())]
                 seen = sum(intent.mean.sum() + policy.appraise(intent.grounds).sum() for intent in intents)
             loss_fn = objective(policy, ppo, acting=True)
-            metrics = learn(lessons, loss_fn, optimizer, guard, ppo, total=ROWS, seed=step, policy=policy)
+            metrics = learn(batch, loss_fn, optimizer, guard, ppo, total=ROWS, seed=step, policy=policy)
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
             assert torch.isfinite(seen)
             run.save(step, **parts, metrics={})

@@ -18,7 +18,7 @@ def zero_outside(x: Tensor, mask: Tensor) -> Tensor:
     if x.dim() != mask.dim():
         # (b,) against (b, u) would broadcast along the wrong axis whenever b equals u
         raise ValueError(f"shape {tuple(x.shape)} does not line up with mask {tuple(mask.shape)}: add the missing axis")
-    return torch.where(mask, x.expand(mask.shape), torch.zeros((), dtype=x.dtype, device=x.device))
+    return torch.where(mask, x if x.shape == mask.shape else x.expand(mask.shape), 0)
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
@@ -32,7 +32,20 @@ def masked_mean(x: Tensor, mask: Tensor, *, count: float | Tensor | None = None)
     `count` replaces the number of counted units: give the number over all micro-batches and processes, and
     the sum of the parts is the mean of the whole.
     """
-    return masked_sum(x, mask) / (mask.sum().clamp(min=1) if count is None else count)
+    return mean_of_kept(zero_outside(x, mask), mask, count=count)
+
+
+def mean_of_kept(kept: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:
+    """`masked_mean` of what is zero outside the mask already."""
+    return kept.sum() / (mask.sum().clamp(min=1) if count is None else count)
+
+
+@torch.no_grad()
+def masked_means(mask: Tensor, **values: Tensor) -> Metrics:
+    """The mean over the mask (b, u) of each value (b, u), all of one type, in one pass: for metrics."""
+    kept = torch.where(mask, torch.stack(list(values.values())), 0)
+    means = kept.sum(dim=(1, 2)) / mask.sum().clamp(min=1)
+    return dict(zip(values, means.unbind()))
 
 
 def masked_max(x: Tensor, mask: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lookact.ops.kl import bounded_ratio, k3
-from lookact.ops.masked import Metrics, masked_mean, zero_outside
+from lookact.ops.masked import Metrics, masked_mean, masked_means, mean_of_kept, zero_outside
 
 
 def reinforce(
@@ -23,11 +23,8 @@ def reinforce(
     """−A·log p, averaged over the mask. logprobs, mask: (b, u); advantages: (b, u), or (b, 1) for one an episode."""
     kept = zero_outside(logprobs, mask)
     scale = _constants(advantages, weights, mask)
-    metrics = {
-        "logprob": masked_mean(kept.detach(), mask),
-        "advantage": masked_mean(advantages.detach(), mask),
-    }
-    return masked_mean(-scale * kept, mask, count=count), metrics
+    metrics = masked_means(mask, logprob=kept, advantage=zero_outside(advantages, mask))
+    return -mean_of_kept(scale * kept, mask, count=count), metrics
 
 
 def ppo_clip(
@@ -60,12 +57,9 @@ def ppo_clip(
     if dual_clip is not None:
         objective = torch.where(scale < 0, torch.maximum(objective, dual_clip * scale), objective)
     with torch.no_grad():
-        metrics = {
-            "ratio": masked_mean(ratio, mask),
-            "clip_fraction": masked_mean((clipped < free).to(ratio.dtype), mask),
-            "approx_kl": masked_mean(k3(old, kept), mask),
-        }
-    return masked_mean(-objective, mask, count=count), metrics
+        stopped = (clipped < free).to(ratio.dtype)
+        metrics = masked_means(mask, ratio=ratio, clip_fraction=stopped, approx_kl=k3(old, kept))
+    return -mean_of_kept(objective, mask, count=count), metrics
 
 
 def entropy_bonus(entropy: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:

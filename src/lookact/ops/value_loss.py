@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lookact.ops.masked import Metrics, masked_mean, masked_variance, zero_outside
+from lookact.ops.masked import Metrics, masked_means, masked_variance, mean_of_kept, zero_outside
 
 
 def clipped_value_loss(
@@ -30,11 +30,8 @@ def clipped_value_loss(
     targets = zero_outside(returns, mask).detach()
     near = old + (kept - old).clamp(-clip, clip)
     free_error, near_error = (kept - targets).square(), (near - targets).square()
-    metrics = {
-        "clip_fraction": masked_mean((near_error > free_error).to(kept.dtype), mask),
-        "explained_variance": explained_variance(kept, targets, mask),
-    }
-    return masked_mean(0.5 * torch.maximum(free_error, near_error), mask, count=count), metrics
+    metrics = masked_means(mask, clip_fraction=(near_error > free_error).to(kept.dtype))
+    return mean_of_kept(torch.maximum(free_error, near_error), mask, count=count) * 0.5, metrics
 
 
 def huber_value_loss(
@@ -44,7 +41,7 @@ def huber_value_loss(
     kept = zero_outside(values, mask)
     targets = zero_outside(returns, mask).detach()
     errors = functional.huber_loss(kept, targets, reduction="none", delta=delta)
-    return masked_mean(errors, mask, count=count), {"explained_variance": explained_variance(kept, targets, mask)}
+    return mean_of_kept(errors, mask, count=count), {}
 
 
 @torch.no_grad()

@@ -95,13 +95,14 @@ def objective(
     def loss(lesson: Lesson) -> tuple[Tensor, Metrics]:
         inputs, mask = lesson.batch.inputs, lesson.batch.mask
         assert isinstance(inputs, TokenInputs)
+        kind: dict[str, Any] = {"kind": cfg.critic.loss, "clip": cfg.critic.clip}
         if not acting:
             values = critic.evaluate(inputs, **filters(cfg)).values
-            total, _ = value_loss(values, lesson, kind=cfg.critic.loss, clip=cfg.critic.clip)
+            total, _ = value_loss(values, lesson.old_values, lesson.returns, mask, **kind)
             return total, {"loss/value": total.detach()}
         scores = chat.evaluate(inputs, **filters(cfg))
         values = scores.values if critic is chat else critic.evaluate(inputs, **filters(cfg)).values
-        value, _ = value_loss(values, lesson, kind=cfg.critic.loss, clip=cfg.critic.clip)
+        value, _ = value_loss(values, lesson.old_values, lesson.returns, mask, **kind)
         surrogate, parts = ppo_clip(
             scores.logprobs,
             lesson.old_logprobs,

@@ -18,7 +18,7 @@ from lookact.recipes.world_learn import Film, remember_all, scenes, to_film
 from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity, uncertainty_of
 from lookact.rollout.control import Rollout, Worlds, roll_out
 from lookact.seeding import derive, torch_rng
-from lookact.train.control_ppo import credit, learn, objective, write_lessons
+from lookact.train.control_ppo import compute_advantages, learn, make_batch, objective
 from lookact.train.distributed import rank, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.ppo import mean_over_processes
@@ -115,13 +115,13 @@ def learn_to_explore(
     mask = torch.cat([counts.T, last.bool()])
     rollout = replace(explored.rollout, mask=mask)
     ppo = cfg.student.ppo
-    advantages = credit(rollout, torch.cat([gain.T, last]), gamma=ppo.gamma, lam=ppo.lam)
-    lessons, metrics = write_lessons(rollout, advantages, whiten=ppo.whiten)
+    advantages = compute_advantages(rollout, torch.cat([gain.T, last]), gamma=ppo.gamma, lam=ppo.lam)
+    batch, metrics = make_batch(rollout, advantages, whiten=ppo.whiten)
     loss_fn = objective(explorer, ppo, acting=True)
     optimizer, guard = learner["optimizer"], learner["guard"]
     assert isinstance(guard, NonFiniteGuard)
     total = mask.numel() * world_size()
-    metrics |= learn(lessons, loss_fn, optimizer, guard, ppo, total=total, seed=derive(cfg.seed, "student", step))
+    metrics |= learn(batch, loss_fn, optimizer, guard, ppo, total=total, seed=derive(cfg.seed, "student", step))
     told = {"reward/memory": moved[counts].mean(), "reward/uncertainty": unsure[counts].mean()}
     told |= {
         "reward/novelty": alone[counts].mean(),

@@ -1,14 +1,15 @@
 """Proximal policy optimisation of a control policy from a rollout (arXiv:1707.06347).
 
-All sums run over the steps of all processes, and a minibatch is drawn from all of them by one shuffle: rows split over
-two processes learn what one process learns from them.
+A step is a row of one unit, (b, 1), for the losses of `ops` that token policies learn by too. All sums run over the
+steps of all processes, and a minibatch is drawn from all of them by one shuffle: rows split over two processes learn
+what one process learns from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import Any
 
@@ -16,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs
-from lookact.models.outlook import Outlook
-from lookact.ops.control_loss import Steps, critic_loss, gaussian_ppo
-from lookact.ops.masked import masked_mean
+from lookact.models.outlook import Outlook, score
+from lookact.ops.gaussian import gaussian_kl
+from lookact.ops.masked import Metrics, masked_mean
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import explained_variance
 from lookact.rollout.control import Rollout
@@ -26,46 +28,48 @@ from lookact.rollout.control_actor import ControlPolicy
 from lookact.seeding import derive, numpy_rng
 from lookact.train.distributed import rank, sum_gradients, world_size
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
-from lookact.train.ppo import mean_over_processes, whiten_everywhere
+from lookact.train.ppo import mean_over_processes, value_loss, whiten_everywhere
 from lookact.train.settings import PPO
 
 
 @dataclass(frozen=True)
-class Lessons:
+class StepBatch:
     """Steps that count, one below the other, as they were before the first gradient step; all are constants."""
 
     inputs: ControlInputs
-    """(n, ...); its memory is (n, hidden)."""
-    steps: Steps
+    """(b, ...) with the actions taken; its memory is (b, hidden)."""
+    old_logprobs: Tensor
+    """(b, 1), as the three that follow."""
+    old_values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    """The values' targets."""
     numbers: Tensor
-    """(n,) each step's number among those of all processes, counted or not."""
+    """(b,) each step's number among those of all processes, counted or not."""
     reference_mean: Tensor | None = None
-    """(n, a) what the policy to stay close to would do."""
+    """(b, a) what the policy to stay close to would do."""
     reference_log_std: Tensor | None = None
     """(a,)"""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, index: slice | Tensor) -> Lessons:
+    def __getitem__(self, index: slice | Tensor) -> StepBatch:
         """Some of the steps; a slice copies nothing."""
-        known, steps = self.reference_mean, self.steps
-        return Lessons(
+        known = self.reference_mean
+        return StepBatch(
             inputs=_pick(self.inputs, index),
-            steps=Steps(
-                steps.actions[index],
-                steps.old_logprobs[index],
-                steps.old_values[index],
-                steps.advantages[index],
-                steps.returns[index],
-            ),
+            old_logprobs=self.old_logprobs[index],
+            old_values=self.old_values[index],
+            advantages=self.advantages[index],
+            returns=self.returns[index],
             numbers=self.numbers[index],
             reference_mean=None if known is None else known[index],
             reference_log_std=self.reference_log_std,
         )
 
 
-LossFn = Callable[[Lessons], tuple[Tensor, dict[str, float]]]
+LossFn = Callable[[StepBatch], tuple[Tensor, Metrics]]
 Reference = Callable[[ControlInputs], Outlook]
 """Another policy, asked only what it would do."""
 
@@ -75,7 +79,7 @@ def open_optimizer(policy: Any, *, lr: float, critic_lr: float) -> torch.optim.A
     return build_adamw({"critic": policy.critic, "policy": policy}, lr={"critic": critic_lr, "policy": lr}, fused=True)
 
 
-def credit(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
+def compute_advantages(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
     """Advantages (t, rows) of a rollout with these rewards (t, rows)."""
     return gae(
         rewards.T,
@@ -90,10 +94,10 @@ def credit(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Te
     ).T
 
 
-def write_lessons(
+def make_batch(
     rollout: Rollout, advantages: Tensor, *, whiten: bool, reference: Reference | None = None
-) -> tuple[Lessons, dict[str, float]]:
-    """The rollout's counted steps with their credit (t, rows); targets are made before advantages are whitened."""
+) -> tuple[StepBatch, dict[str, float]]:
+    """The rollout's counted steps with advantages (t, rows); targets are made before advantages are whitened."""
     mask, values = rollout.mask, rollout.values
     returns = advantages + values
     known = {
@@ -101,57 +105,64 @@ def write_lessons(
         "policy/value": masked_mean(values, mask),
         "policy/return": masked_mean(returns, mask),
     }
-    credits = whiten_everywhere(advantages, mask) if whiten else advantages
+    if whiten:
+        advantages = whiten_everywhere(advantages, mask)
     counted = mask.flatten().nonzero().squeeze(-1)
-    inputs = _pick(_each(rollout.inputs, lambda part: part.flatten(0, 1)), counted)
-    lessons = Lessons(
-        inputs=inputs,
-        steps=Steps(inputs.actions, *(x.flatten()[counted] for x in (rollout.logprobs, values, credits, returns))),
+
+    def column(x: Tensor) -> Tensor:
+        return x.flatten()[counted].unsqueeze(1)
+
+    batch = StepBatch(
+        inputs=_pick(_each(rollout.inputs, lambda part: part.flatten(0, 1)), counted),
+        old_logprobs=column(rollout.logprobs),
+        old_values=column(values),
+        advantages=column(advantages),
+        returns=column(returns),
         numbers=_numbers(mask).flatten()[counted],
     )
-    return lessons if reference is None else anchored(lessons, reference), mean_over_processes(known)
+    return batch if reference is None else anchored(batch, reference), mean_over_processes(known)
 
 
 @torch.no_grad()
-def anchored(lessons: Lessons, reference: Reference, rows: int = 512) -> Lessons:
-    """The lessons with what another policy would have done, asked `rows` steps at a time."""
-    starts = range(0, max(1, len(lessons)), rows)
-    outlooks = [reference(_with_memory(_pick(lessons.inputs, slice(start, start + rows)))) for start in starts]
+def anchored(batch: StepBatch, reference: Reference, rows: int = 512) -> StepBatch:
+    """The batch with what another policy would have done, asked `rows` steps at a time."""
+    starts = range(0, max(1, len(batch)), rows)
+    outlooks = [reference(_with_memory(_pick(batch.inputs, slice(start, start + rows)))) for start in starts]
     means = torch.cat([outlook.mean[:, 0] for outlook in outlooks])
-    return replace(lessons, reference_mean=means, reference_log_std=outlooks[0].log_std)
+    return replace(batch, reference_mean=means, reference_log_std=outlooks[0].log_std)
 
 
 def objective(policy: ControlPolicy, ppo: PPO, *, acting: bool) -> LossFn:
-    """The critic's loss and, where the actor learns too, the clipped surrogate, entropy and distance to its start."""
-    errors: dict[str, Any] = {
-        "huber": ppo.value_clip if ppo.value_loss == "huber" else None,
-        "value_clip": ppo.value_clip,
-    }
+    """The critic's loss and, where the actor learns too, the clipped surrogate, entropy and KL to the reference."""
 
-    def loss(lessons: Lessons) -> tuple[Tensor, dict[str, float]]:
-        outlook = policy(_with_memory(lessons.inputs))
-        if not acting:
-            return critic_loss(outlook.values, lessons.steps, **errors)
-        mean, log_std = lessons.reference_mean, lessons.reference_log_std
-        return gaussian_ppo(
-            outlook.mean[:, 0],
-            outlook.log_std,
-            outlook.values,
-            lessons.steps,
-            clip=ppo.clip,
-            clip_high=ppo.clip if ppo.clip_high is None else ppo.clip_high,
-            value_coef=ppo.value_coef,
-            entropy_coef=ppo.entropy,
-            kl_coef=ppo.kl_coef,
-            reference=None if mean is None or log_std is None else (mean, log_std),
-            **errors,
+    def loss(batch: StepBatch) -> tuple[Tensor, Metrics]:
+        outlook = policy(_with_memory(batch.inputs))
+        scores = score(outlook, batch.inputs.actions)
+        # steps that do not count are not in the batch
+        mask = torch.ones_like(batch.advantages, dtype=torch.bool)
+        value, _ = value_loss(
+            scores.values, batch.old_values, batch.returns, mask, kind=ppo.value_loss, clip=ppo.value_clip
         )
+        if not acting:
+            return value, {"loss/value": value.detach()}
+        surrogate, parts = ppo_clip(
+            scores.logprobs, batch.old_logprobs, batch.advantages, mask, clip=ppo.clip, clip_high=ppo.clip_high
+        )
+        entropy = entropy_bonus(scores.entropy, mask)
+        total = surrogate + ppo.value_coef * value - ppo.entropy * entropy
+        metrics = {"loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+        metrics |= {f"policy/{name}": parts[name] for name in ("clip_fraction", "approx_kl")}
+        if batch.reference_mean is not None and batch.reference_log_std is not None:
+            distance = gaussian_kl(outlook.mean[:, 0], outlook.log_std, batch.reference_mean, batch.reference_log_std)
+            metrics["policy/kl"] = masked_mean(distance.unsqueeze(1), mask)
+            total = total + ppo.kl_coef * metrics["policy/kl"]
+        return total, {name: part.detach() for name, part in metrics.items()}
 
     return loss
 
 
 def learn(
-    lessons: Lessons,
+    batch: StepBatch,
     loss_fn: LossFn,
     optimizer: torch.optim.Optimizer,
     guard: NonFiniteGuard,
@@ -161,14 +172,14 @@ def learn(
     seed: int,
     policy: nn.Module | None = None,
 ) -> dict[str, float]:
-    """Epochs over lessons that are `total` steps in all processes, until the policy has gone too far; mean metrics.
+    """Epochs over a batch that is `total` steps in all processes, until the policy has gone too far; mean metrics.
 
     Name a `policy` that may be sharded.
     """
     taken: list[dict[str, float]] = []
-    minibatches = (part for epoch in range(ppo.epochs) for part in shuffled(lessons, ppo, total, derive(seed, epoch)))
+    epochs = (minibatches(batch, ppo, total, derive(seed, epoch)) for epoch in range(ppo.epochs))
     far = False
-    for minibatch in minibatches:
+    for minibatch in chain.from_iterable(epochs):
         metrics = take_step(minibatch, loss_fn, optimizer, guard, ppo, policy)
         if metrics is None:
             far = True
@@ -180,13 +191,13 @@ def learn(
     return means | {"optim/steps": len(taken), "policy/stopped": float(far)}
 
 
-def shuffled(lessons: Lessons, ppo: PPO, total: int, seed: int) -> Iterator[Lessons]:
+def minibatches(batch: StepBatch, ppo: PPO, total: int, seed: int) -> Iterator[StepBatch]:
     """This process's part of each minibatch of an epoch; one shuffle goes over the steps of all processes."""
-    places = torch.from_numpy(numpy_rng(seed, "minibatches").permutation(total)).to(lessons.numbers.device)
-    own = places[lessons.numbers]
+    places = torch.from_numpy(numpy_rng(seed, "minibatches").permutation(total)).to(batch.numbers.device)
+    own = places[batch.numbers]
     # gathered once an epoch, so that minibatches are views
     order = own.argsort()
-    mixed, own = lessons[order], own[order]
+    mixed, own = batch[order], own[order]
     parts = max(1, round(total / ppo.minibatch))
     bounds = [total * part // parts for part in range(1, parts)]
     edges = [0, *torch.searchsorted(own, torch.tensor(bounds, device=own.device)).tolist(), len(own)]
@@ -195,7 +206,7 @@ def shuffled(lessons: Lessons, ppo: PPO, total: int, seed: int) -> Iterator[Less
 
 
 def take_step(
-    lessons: Lessons,
+    minibatch: StepBatch,
     loss_fn: LossFn,
     optimizer: torch.optim.Optimizer,
     guard: NonFiniteGuard,
@@ -203,7 +214,7 @@ def take_step(
     policy: nn.Module | None = None,
 ) -> dict[str, float] | None:
     """One gradient step; None, and no step, once the policy went too far."""
-    loss, metrics = accumulate([lessons], loss_fn, len, policy=policy)
+    loss, metrics = accumulate([minibatch], loss_fn, len, policy=policy)
     if ppo.max_kl is not None and metrics.get("policy/approx_kl", 0.0) > ppo.max_kl:
         optimizer.zero_grad()
         return None

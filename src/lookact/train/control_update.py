@@ -14,7 +14,7 @@ from lookact.models.control_reference import FrozenControl
 from lookact.ops.moments import RunningMoments, sums
 from lookact.rollout.control import Rollout, Worlds, roll_out
 from lookact.seeding import derive, torch_rng
-from lookact.train.control_ppo import credit, learn, objective, open_optimizer, write_lessons
+from lookact.train.control_ppo import compute_advantages, learn, make_batch, objective, open_optimizer
 from lookact.train.distributed import all_reduce_sum, rank, sum_by_name, world_size
 from lookact.train.optim import NonFiniteGuard
 from lookact.train.settings import PPO
@@ -79,12 +79,12 @@ def improve(
     acted = time.perf_counter()
 
     rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
-    advantages = credit(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    lessons, metrics = write_lessons(rollout, advantages, whiten=ppo.whiten, reference=learner.reference)
+    advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
+    batch, metrics = make_batch(rollout, advantages, whiten=ppo.whiten, reference=learner.reference)
 
     loss_fn, shuffle = objective(policy, ppo, acting=acting), derive(seed, "shuffle")
     how: dict[str, Any] = {"total": steps * everywhere, "seed": shuffle, "policy": policy}
-    metrics |= learn(lessons, loss_fn, learner.optimizer, learner.guard, ppo, **how)
+    metrics |= learn(batch, loss_fn, learner.optimizer, learner.guard, ppo, **how)
     if learner.states is not None:
         note_states(rollout, learner.states, policy)
     metrics |= rollout_metrics(rollout, worlds.restarts - restarts)

@@ -151,48 +151,6 @@ def clip_and_step(
     total_norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
     grad_norm = float(total_norm.full_tensor() if isinstance(total_norm, DTensor) else total_norm)
     if guard.passes(loss, grad_norm):
-        quick_step(optimizer)
+        optimizer.step()
     optimizer.zero_grad()
     return {"optim/grad_norm": grad_norm, "optim/skipped": float(guard.skipped)}
-
-
-@torch.no_grad()
-def quick_step(optimizer: torch.optim.Optimizer) -> None:
-    """`optimizer.step()`, bit for bit; of a fused Adam its operation alone: the rest costs a small model more."""
-    learned = [[p for p in group["params"] if p.grad is not None] for group in optimizer.param_groups]
-    # the first step makes the state; what is held in parts, or stepped otherwise, is torch's to sort out
-    if not all(_steps_at_once(group, own, optimizer) for group, own in zip(optimizer.param_groups, learned)):
-        optimizer.step()
-        return
-    for group, own in zip(optimizer.param_groups, learned):
-        states = [optimizer.state[parameter] for parameter in own]
-        first, second, counts = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        operation = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
-        torch._foreach_add_(counts, 1)
-        operation(
-            own,
-            [parameter.grad for parameter in own],
-            first,
-            second,
-            [],
-            counts,
-            amsgrad=False,
-            lr=group["lr"],
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=group["maximize"],
-            grad_scale=None,
-            found_inf=None,
-        )
-
-
-def _steps_at_once(group: Mapping[str, Any], parameters: list[Tensor], optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a group of fused Adam's has its state, and all of it here, in one precision."""
-    return (
-        bool(parameters and group.get("fused"))
-        and not group["amsgrad"]
-        and all(p in optimizer.state and p.is_cpu and p.dtype == torch.float32 for p in parameters)
-        and not any(isinstance(p, DTensor) for p in parameters)
-    )

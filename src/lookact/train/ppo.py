@@ -167,14 +167,19 @@ def critic_metrics(ledger: Ledger, advantages: Tensor) -> Metrics:
 
 
 def value_loss(
-    values: Tensor | None, lesson: Lesson, *, kind: Literal["clipped", "huber"], clip: float
+    values: Tensor | None,
+    old_values: Tensor,
+    returns: Tensor,
+    mask: Tensor,
+    *,
+    kind: Literal["clipped", "huber"],
+    clip: float,
 ) -> tuple[Tensor, Metrics]:
     """The critic's loss over the counted units: clipped to `clip` around the old values, or linear beyond it."""
     assert values is not None, "the critic has no value head"
-    mask = lesson.batch.mask
     if kind == "clipped":
-        return clipped_value_loss(values, lesson.old_values, lesson.returns, mask, clip=clip)
-    return huber_value_loss(values, lesson.returns, mask, delta=clip)
+        return clipped_value_loss(values, old_values, returns, mask, clip=clip)
+    return huber_value_loss(values, returns, mask, delta=clip)
 
 
 def mean_over_processes(metrics: Metrics) -> dict[str, float]:

@@ -1,0 +1,56 @@
+"""A small control policy for tests: it is told the state, and sees, reads and remembers nothing."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from lookact.models.outlook import Intent
+
+
+class StatePolicy(nn.Module):
+    """A Gaussian actor and a critic on state (b, s), each a perceptron of its own."""
+
+    frozen_vision = False
+    device = torch.device("cpu")
+
+    def __init__(self, state_size, action_size, *, hidden=8, std=1.0, seed=0):
+        super().__init__()
+        self.spec = SimpleNamespace(state_size=state_size, action_size=action_size, history=0, cameras=())
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.actor = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, action_size))
+            self.critic = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        with torch.no_grad():
+            # a fresh policy is near rest
+            self.actor[2].weight.mul_(0.1)
+        self.log_std = nn.Parameter(torch.full((action_size,), std).log())
+        self.register_buffer("state_mean", torch.zeros(state_size))
+        self.register_buffer("state_std", torch.ones(state_size))
+
+    def set_statistics(self, mean, std):
+        self.state_mean.copy_(mean)
+        self.state_std.copy_(std.clamp_min(1e-3))
+
+    def set_progress(self, share):
+        pass
+
+    def features(self, images):
+        return {}
+
+    def read(self, texts):
+        return torch.zeros(len(texts), 0, dtype=torch.long)
+
+    def start_carry(self, rows):
+        return None
+
+    def forward(self, inputs):
+        intent = self.intend(inputs)
+        return intent.worth(self.appraise(intent.grounds))
+
+    def intend(self, inputs):
+        state = (inputs.state - self.state_mean) / self.state_std
+        return Intent(self.actor(state).unsqueeze(1), self.log_std, state, None)
+
+    def appraise(self, grounds):
+        return self.critic(grounds).squeeze(-1)
