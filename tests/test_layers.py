@@ -14,7 +14,8 @@ ROWS = (
     ("envs", "models", "judges", "data"),
     ("rewards", "rollout"),
     ("train",),
-    ("recipes", "plots", "viewer", "bench"),
+    ("recipes", "plots", "viewer"),
+    ("bench",),
     ("cli", "__main__"),
 )
 ROW = {name: row for row, names in enumerate(ROWS) for name in names}
