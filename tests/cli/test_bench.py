@@ -34,7 +34,7 @@ def test_out_writes_a_file_for_each_bench_and_a_page(tmp_path, capsys):
     assert json.loads((folder / "toy.json").read_text()) == told["toy"]
     commit = json.loads((folder / "versions.json").read_text())["commit"]
     page = (folder / "README.md").read_text()
-    assert f"`lookact bench all --out {folder}` at commit `{commit}`" in page
+    assert f"`lookact bench all --out {folder}` at commit `{commit or 'unknown'}`" in page
     assert "| rendering | 2 s | 8 s | 4.00 (3.50 to 4.50) | ratio at least 3: met |" in page
 
 

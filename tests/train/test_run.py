@@ -38,7 +38,8 @@ def test_a_run_leaves_its_papers(tmp_path):
     go(folder, 4)
     assert yaml.safe_load((folder / "config.yaml").read_text()) == {"seed": 1, "sizes": [3, 4]}
     versions = json.loads((folder / "versions.json").read_text())
-    assert versions["torch"] == torch.__version__
+    # the build, as +cpu or +cu130, stands in one and may lack in the other
+    assert torch.__version__.startswith(versions["torch"])
     assert {"python", "platform", "lookact", "commit", "transformers"} <= set(versions)
     assert "saved checkpoint-4" in (folder / "training.log").read_text()
     assert sorted(path.name for path in folder.glob("checkpoint-*")) == [f"checkpoint-{step}" for step in (2, 3, 4)]
