@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from lookact.data.sequences import Recording, SequenceReplay, Sequences, join, load_recording, pairs
-from lookact.envs.history import PairHistory
 from lookact.errors import DataError
 from lookact.seeding import numpy_rng
 
@@ -47,17 +46,15 @@ def test_a_torn_recording_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_pairs_are_what_a_history_would_hold(stride):
+def test_pairs_are_the_last_frames_each_with_the_action_taken_on_it(stride):
     made = recording(rows=1, steps=7)
-    history = PairHistory(3, (8, 8, 3), 2, stride=stride)
-    history.reset(made.wrist[0, 0])
     frames, actions = torch.from_numpy(made.wrist), torch.from_numpy(made.actions)
     seen, done = pairs(frames, actions, torch.arange(7), length=3, stride=stride)
+    nothing = np.zeros_like(made.actions[0, 0])
     for t in range(7):
-        window = history.window(made.actions[0, t])
-        assert np.array_equal(seen[0, t].numpy(), window.images)
-        assert np.array_equal(done[0, t].numpy(), window.actions)
-        history.push(made.actions[0, t], made.wrist[0, t + 1])
+        for place, step in enumerate((t - 2 * stride, t - stride, t)):
+            assert np.array_equal(seen[0, t, place].numpy(), made.wrist[0, max(step, 0)])
+            assert np.array_equal(done[0, t, place].numpy(), made.actions[0, step] if step >= 0 else nothing)
 
 
 def test_a_replay_keeps_the_newest_and_goes_on_where_it_was():

@@ -79,6 +79,15 @@ def test_whiten_has_mean_zero_and_deviation_one_or_zero(numbers):
         assert float(out.std(correction=0)) == pytest.approx(1.0, abs=1e-3)
 
 
+def test_processes_that_share_their_units_whiten_by_sums_over_all_of_them():
+    # two processes with the same units, and two of which one has none
+    assert torch.equal(whiten(X, MASK, sum_everywhere=lambda number: 2 * number), whiten(X, MASK))
+    sums = iter([2.0, 10.0, 8.0])
+    out = whiten(torch.tensor([[3.0]]), torch.tensor([[True]]), sum_everywhere=lambda number: next(sums))
+    # 3 here and 7 there: mean 5, deviation 2
+    assert out.item() == pytest.approx(-1.0)
+
+
 def test_padding_does_not_leak_into_whitening():
     wide = torch.cat([X, torch.full((2, 4), NAN)], dim=1)
     mask = torch.cat([MASK, torch.zeros(2, 4, dtype=torch.bool)], dim=1)

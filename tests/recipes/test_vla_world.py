@@ -3,7 +3,7 @@ import pytest
 
 from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES
 from lookact.recipes.vla_config import World
-from lookact.recipes.vla_world import OUTSIDE, make_corpus, make_table, plan_split, table_maker
+from lookact.recipes.vla_world import OUTSIDE, make_corpus, make_table, table_maker
 
 
 def test_the_table_is_as_the_settings_say():
@@ -42,12 +42,6 @@ def test_out_of_distribution_is_what_training_never_shows(shift):
         assert (outside.look.surfaces[0] >= SEEN_SURFACES) == (shift == "vision")
         moved = not np.allclose(outside.start.tool, inside.start.tool)
         assert moved == (shift == "execution")
-
-
-def test_splits_share_no_episode_and_rows_have_their_own():
-    plans = [plan_split(0, split)(row, n)[0] for split in ("learn", "test") for row in range(3) for n in range(3)]
-    assert len(set(plans)) == 18
-    assert plan_split(0, "test")(1, 2) == plan_split(0, "test")(1, 2)
 
 
 def test_a_worker_can_make_its_own():

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from lookact.errors import ConfigError, EngineError, EnvError, StaleWeights
-from lookact.judges.teachers import Teacher
+from lookact.errors import ConfigError, EngineError, StaleWeights
 from lookact.rollout.ray_worker import RolloutWorker, Station, pack, unpack
 from lookact.types import Decision, Observation, Plan
 
@@ -224,41 +223,3 @@ def test_what_cannot_work_says_so(open_pool, cluster, tmp_path):
     with pytest.raises(EngineError, match=r"could not be built: .*no such room"):
         pool.push(weights(1.0), 0)
     pool.close()
-
-
-def make_judge(folder):
-    class Brighter:
-        """An oracle's verdict on which picture is brighter; dies over a question where a file says so."""
-
-        def compare(self, pairs, goal):
-            if (folder / "fatal").exists():
-                (folder / "fatal").unlink()
-                os._exit(1)
-            first, second = (np.array([pair[side].mean() for pair in pairs]) for side in (0, 1))
-            return Teacher().teach(pairs, first, second, seed=0)
-
-    return Brighter
-
-
-@pytest.mark.slow
-def test_judges_and_environments_are_placed_alike_and_survive_their_processes(cluster, tmp_path):
-    from lookact.rollout.placement import PlacedEnv, PlacedJudge
-
-    env = PlacedEnv(lambda: make_station(tmp_path)().envs[0])
-    seen, _ = env.reset(seed=30, options={})
-    assert seen.state.tolist() == [30, 0]
-    assert env.step(np.zeros(1, np.float32))[0].state.tolist() == [30, 1]
-    os.kill(env.placed.pid(), signal.SIGKILL)
-    with pytest.raises(EnvError, match="process died in step"):
-        env.step(np.zeros(1, np.float32))
-    assert env.reset(seed=31, options={})[0].state.tolist() == [31, 0]
-    assert env.placed.rebuilt == 1
-    env.close()
-
-    judge = PlacedJudge(make_judge(tmp_path))
-    dark, light = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 200, np.uint8)
-    assert [p.verdict for p in judge.compare([(dark, light), (light, dark)], "the brighter one")] == [1, 0]
-    (tmp_path / "fatal").touch()
-    assert [p.verdict for p in judge.compare([(light, dark)], "the brighter one")] == [0]
-    assert judge.placed.rebuilt == 1
-    judge.placed.close()

@@ -44,7 +44,7 @@ def pendulum_rollout(rows=4, steps=16):
 def learn_from(policy, rollout, ppo, *, acting=True, seed=0, reference=None):
     optimizer = open_optimizer(policy, lr=1e-2, critic_lr=3e-2)
     advantages = compute_advantages(rollout, rollout.rewards / 100, gamma=0.99, lam=0.95)
-    batch, _ = make_batch(rollout, advantages, whiten=True, reference=reference)
+    batch, _ = make_batch(rollout, advantages, whitened=True, reference=reference)
     total = rollout.mask.numel() * world_size()
     guard = NonFiniteGuard()
     return learn(batch, objective(policy, ppo, acting=acting), optimizer, guard, ppo, total=total, seed=seed)
@@ -62,7 +62,7 @@ def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
 def test_a_batch_leaves_out_what_did_not_happen_and_whitens_the_rest():
     rollout = pendulum_rollout()
     advantages = compute_advantages(rollout, rollout.rewards, gamma=0.99, lam=0.95)
-    batch, metrics = make_batch(rollout, advantages, whiten=True)
+    batch, metrics = make_batch(rollout, advantages, whitened=True)
     assert len(batch) == 63
     assert 5 * 4 + 2 not in batch.numbers.tolist()
     assert batch.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
@@ -74,7 +74,7 @@ def test_a_batch_leaves_out_what_did_not_happen_and_whitens_the_rest():
 
 def test_an_epoch_is_every_step_once_in_minibatches_that_are_views():
     rollout = pendulum_rollout()
-    batch, _ = make_batch(rollout, rollout.rewards, whiten=False)
+    batch, _ = make_batch(rollout, rollout.rewards, whitened=False)
     parts = list(minibatches(batch, QUICK, 64, seed=4))
     assert [len(part) for part in parts].count(16) == 3
     numbers = torch.cat([part.numbers for part in parts]).tolist()
@@ -88,7 +88,7 @@ def test_an_epoch_is_every_step_once_in_minibatches_that_are_views():
 @pytest.mark.parametrize("kind", ["huber", "clipped"])
 def test_the_objective_is_the_papers_sum(kind):
     rollout, policy = pendulum_rollout(), StatePolicy(3, 1, std=0.8, seed=2)
-    batch, _ = make_batch(rollout, rollout.rewards, whiten=True, reference=FrozenControl(fresh()))
+    batch, _ = make_batch(rollout, rollout.rewards, whitened=True, reference=FrozenControl(fresh()))
     ppo = PPO(clip=0.2, clip_high=0.3, value_loss=kind, value_clip=0.5, value_coef=0.7, entropy=0.01, kl_coef=0.3)
     loss, metrics = objective(policy, ppo, acting=True)(batch)
     outlook, reference = policy(batch.inputs), fresh()(batch.inputs)

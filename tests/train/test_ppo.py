@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lookact.errors import TokenMismatch
-from lookact.train.ppo import Ledger, charge_kl, credit, mismatch_weights, whiten_everywhere
+from lookact.train.ppo import Ledger, charge_kl, credit, mismatch_weights
 
 MASK = torch.tensor([[1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 0, 0]]).bool()
 TURNS = torch.tensor([[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, -1, -1, -1]])
@@ -109,10 +109,3 @@ def test_the_raw_gap_is_told_before_the_weights_are_cut():
 def test_engines_that_are_too_far_off_are_refused():
     with pytest.raises(TokenMismatch, match=r"1\.5000 nats.*learn\.parity"):
         mismatch_weights(replace(LEDGER, logprobs=torch.full_like(REWARDS, 1.5)), cap=2.0, parity=1.0)
-
-
-def test_whitened_advantages_have_mean_zero_and_deviation_one():
-    x = whiten_everywhere(VALUES, MASK)
-    assert float(x[MASK].mean()) == pytest.approx(0.0, abs=1e-6)
-    assert float(x[MASK].square().mean()) == pytest.approx(1.0, abs=1e-5)
-    assert (x[~MASK] == 0).all()

@@ -114,8 +114,7 @@ def pairs(frames: Tensor, actions: Tensor, times: Tensor, *, length: int, stride
     """At each of `times` (k,) the last `length` pairs of a frame and the action on it, `stride` steps apart.
 
     frames: (b, t + 1, ...) to (b, k, length, ...); actions: (b, t, a) to (b, k, length, a); the newest pair is the
-    frame of that time and the action taken on it. Before an episode's first step stand its first frame and zeros, as
-    `envs.history.PairHistory` has it.
+    frame of that time and the action taken on it. Before an episode's first step stand its first frame and zeros.
     """
     steps = times[:, None] - stride * torch.arange(length - 1, -1, -1)
     before = steps < 0

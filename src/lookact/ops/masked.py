@@ -6,6 +6,8 @@ outside the mask (padding, NaN, infinity) reaches neither the value nor the grad
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -32,19 +34,24 @@ def masked_mean(x: Tensor, mask: Tensor, *, count: float | Tensor | None = None)
     `count` replaces the number of counted units: give the number over all micro-batches and processes, and
     the sum of the parts is the mean of the whole.
     """
-    return mean_of_kept(zero_outside(x, mask), mask, count=count)
+    return masked_sum(x, mask) / (units_of(mask) if count is None else count)
 
 
 def mean_of_kept(kept: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:
     """`masked_mean` of what is zero outside the mask already."""
-    return kept.sum() / (mask.sum().clamp(min=1) if count is None else count)
+    return kept.sum() / (units_of(mask) if count is None else count)
+
+
+def units_of(mask: Tensor) -> Tensor:
+    """How many units count: a scalar, 1 where none does, so that it can divide."""
+    return mask.sum().clamp(min=1)
 
 
 @torch.no_grad()
 def masked_means(mask: Tensor, **values: Tensor) -> Metrics:
     """The mean over the mask (b, u) of each value (b, u), all of one type, in one pass: for metrics."""
     kept = torch.where(mask, torch.stack(list(values.values())), 0)
-    means = kept.sum(dim=(1, 2)) / mask.sum().clamp(min=1)
+    means = kept.sum(dim=(1, 2)) / units_of(mask)
     return dict(zip(values, means.unbind()))
 
 
@@ -61,9 +68,18 @@ def masked_variance(x: Tensor, mask: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def whiten(x: Tensor, mask: Tensor, *, eps: float = 1e-8) -> Tensor:
-    """x (b, u) with mean 0 and deviation 1 over the mask, 0 outside, without gradient; equal entries all become 0."""
+def whiten(
+    x: Tensor, mask: Tensor, *, eps: float = 1e-8, sum_everywhere: Callable[[float], float] | None = None
+) -> Tensor:
+    """x (b, u) with mean 0 and deviation 1 over the mask, 0 outside, without gradient; equal entries all become 0.
+
+    `sum_everywhere` adds a number up over the processes that share the units.
+    """
+    total = sum_everywhere or float
     # in float32 the rounding of the mean alone would blow equal entries up to order one
     wide = zero_outside(x, mask).double()
-    centred = zero_outside(wide - masked_mean(wide, mask), mask)
-    return (centred / (masked_variance(wide, mask).sqrt() + eps)).to(x.dtype)
+    count = max(1.0, total(float(mask.sum())))
+    centred = zero_outside(wide - total(float(wide.sum())) / count, mask)
+    deviation = (total(float(centred.square().sum())) / count) ** 0.5
+    whitened: Tensor = (centred / (deviation + eps)).to(x.dtype)
+    return whitened

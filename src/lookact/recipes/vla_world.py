@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.language import TARGET_NAMES, WORDINGS
 from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, Randomisation
 from lookact.envs.tabletop.scene import COLOURS, SHAPES
-from lookact.envs.vector import PlanEpisode
 from lookact.recipes.vla_config import World
-from lookact.seeding import derive
 
 OUTSIDE = ("vision", "semantics", "execution")
 """Ways in which an evaluation leaves what training shows."""
@@ -36,15 +33,6 @@ def make_table(world: World, *, shift: str = "none", image_size: int | None = No
 def table_maker(world: World, *, shift: str = "none") -> Callable[[], Tabletop]:
     """What a worker process calls to make its environments."""
     return partial(make_table, world, shift=shift)
-
-
-def plan_split(seed: int, split: str) -> PlanEpisode:
-    """Every row's episodes of a split; splits of other names share no scene and no start."""
-
-    def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
-        return derive(seed, split, row, episode), {}
-
-    return plan
 
 
 def make_corpus(world: World) -> Iterator[str]:

@@ -83,7 +83,7 @@ def prepare(
     c = cfg.credit
     advantages = credit(ledger, method=c.method, gamma=c.gamma, lam=c.lam, gamma_turn=c.gamma_turn, lam_turn=c.lam_turn)
     metrics |= gaps | critic_metrics(ledger, advantages)
-    lessons = iter(write_lessons(chunks, layout, ledger, advantages, weights, whiten=c.whiten))
+    lessons = iter(write_lessons(chunks, layout, ledger, advantages, weights, whitened=c.whiten))
     return [[next(lessons) for _ in minibatch] for minibatch in minibatches], mean_over_processes(metrics)
 
 

@@ -116,7 +116,7 @@ def learn_to_explore(
     rollout = replace(explored.rollout, mask=mask)
     ppo = cfg.student.ppo
     advantages = compute_advantages(rollout, torch.cat([gain.T, last]), gamma=ppo.gamma, lam=ppo.lam)
-    batch, metrics = make_batch(rollout, advantages, whiten=ppo.whiten)
+    batch, metrics = make_batch(rollout, advantages, whitened=ppo.whiten)
     loss_fn = objective(explorer, ppo, acting=True)
     optimizer, guard = learner["optimizer"], learner["guard"]
     assert isinstance(guard, NonFiniteGuard)

@@ -1,4 +1,4 @@
-"""Objects of ours in processes that Ray places on this machine or on a cluster: workers, judges, environments.
+"""Objects of ours in processes that Ray places on this machine or on a cluster: the workers of a pool.
 
 The one module, beside the pool, that knows Ray.
 """
@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lookact.errors import ConfigError, EngineError, EnvError, JudgeError
+from lookact.errors import ConfigError, EngineError
 from lookact.rollout.reach import is_reachable
-from lookact.types import Image, Observation, Preference
 
 if importlib.util.find_spec("ray") is None:
     raise ConfigError("workers on Ray need the package: pip install 'lookact[ray]'")
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayTaskError
 
 STORE_BYTES = 512 * 2**20
 
@@ -116,66 +115,3 @@ def fetch(reference: Any) -> Any:
         return ray.get(reference)
     except RayTaskError as error:
         raise (error.cause if isinstance(error.cause, Exception) else error) from error
-
-
-class Placed:
-    """An object that lives elsewhere. One that is gone is built anew, by the same recipe."""
-
-    def __init__(self, make: Callable[[], Any], share: Share = ONE_CORE) -> None:
-        self._make, self._share = make, share
-        self._handle = place(make, share)
-        self.rebuilt = 0
-
-    def call(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Its answer; raises RayActorError if it is gone, and then stands ready anew."""
-        try:
-            return fetch(self._handle.call.remote(method, *arguments, **named))
-        except RayActorError:
-            self.rebuilt += 1
-            self._handle = place(self._make, self._share)
-            raise
-
-    def pid(self) -> int:
-        return int(fetch(self._handle.pid.remote()))
-
-    def close(self) -> None:
-        ray.kill(self._handle)
-
-
-class PlacedJudge:
-    """A Judge that lives elsewhere. It remembers nothing, so a question that was lost is asked once more."""
-
-    def __init__(self, make: Callable[[], Any], share: Share = ONE_CORE) -> None:
-        self.placed = Placed(make, share)
-
-    def compare(self, pairs: Sequence[tuple[Image, Image]], goal: str) -> list[Preference]:
-        try:
-            return list(self.placed.call("compare", pairs, goal))
-        except RayActorError:
-            pass
-        try:
-            return list(self.placed.call("compare", pairs, goal))
-        except RayActorError as error:
-            raise JudgeError(f"the judge's process died twice over {len(pairs)} pairs: {error}") from error
-
-
-class PlacedEnv:
-    """An Env that lives elsewhere. Its death ends the episode, as data; the next reset finds a new one."""
-
-    def __init__(self, make: Callable[[], Any], share: Share = ONE_CORE) -> None:
-        self.placed = Placed(make, share)
-
-    def reset(self, *, seed: int, options: Mapping[str, Any]) -> tuple[Observation, Mapping[str, Any]]:
-        return self._ask("reset", seed=seed, options=options)  # type: ignore[no-any-return]
-
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]:
-        return self._ask("step", action)  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self.placed.close()
-
-    def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:
-        try:
-            return self.placed.call(method, *arguments, **named)
-        except RayActorError as error:
-            raise EnvError(f"the environment's process died in {method}") from error

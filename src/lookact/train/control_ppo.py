@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from lookact.batch import ControlInputs
 from lookact.models.outlook import Outlook, score
 from lookact.ops.gaussian import gaussian_kl
-from lookact.ops.masked import Metrics, masked_mean
+from lookact.ops.masked import Metrics, masked_mean, whiten
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import explained_variance
 from lookact.rollout.control import Rollout
 from lookact.rollout.control_actor import ControlPolicy
 from lookact.seeding import derive, numpy_rng
-from lookact.train.distributed import rank, sum_gradients, world_size
+from lookact.train.distributed import all_reduce_sum, rank, sum_gradients, world_size
 from lookact.train.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
-from lookact.train.ppo import mean_over_processes, value_loss, whiten_everywhere
+from lookact.train.ppo import mean_over_processes, value_loss
 from lookact.train.settings import PPO
 
 
@@ -95,7 +95,7 @@ def compute_advantages(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: 
 
 
 def make_batch(
-    rollout: Rollout, advantages: Tensor, *, whiten: bool, reference: Reference | None = None
+    rollout: Rollout, advantages: Tensor, *, whitened: bool, reference: Reference | None = None
 ) -> tuple[StepBatch, dict[str, float]]:
     """The rollout's counted steps with advantages (t, rows); targets are made before advantages are whitened."""
     mask, values = rollout.mask, rollout.values
@@ -105,8 +105,8 @@ def make_batch(
         "policy/value": masked_mean(values, mask),
         "policy/return": masked_mean(returns, mask),
     }
-    if whiten:
-        advantages = whiten_everywhere(advantages, mask)
+    if whitened:
+        advantages = whiten(advantages, mask, sum_everywhere=all_reduce_sum)
     counted = mask.flatten().nonzero().squeeze(-1)
 
     def column(x: Tensor) -> Tensor:

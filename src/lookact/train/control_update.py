@@ -80,7 +80,7 @@ def improve(
 
     rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
     advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    batch, metrics = make_batch(rollout, advantages, whiten=ppo.whiten, reference=learner.reference)
+    batch, metrics = make_batch(rollout, advantages, whitened=ppo.whiten, reference=learner.reference)
 
     loss_fn, shuffle = objective(policy, ppo, acting=acting), derive(seed, "shuffle")
     how: dict[str, Any] = {"total": steps * everywhere, "seed": shuffle, "policy": policy}

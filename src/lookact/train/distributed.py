@@ -97,11 +97,6 @@ def all_reduce_sum(value: N) -> N:
     return number.item()
 
 
-def all_reduce_mean(value: N) -> N:
-    """The mean over processes of a number or a tensor."""
-    return all_reduce_sum(value) / world_size()
-
-
 def sum_by_name(values: Mapping[str, float]) -> dict[str, float]:
     """The sum over processes under each name; a process without the name adds nothing."""
     gathered = gather(dict(values))

@@ -16,7 +16,7 @@ from torch import Tensor
 from lookact.batch import Batch, Scores, TokenInputs
 from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
 from lookact.ops.kl import k1
-from lookact.ops.masked import Metrics, masked_mean, masked_sum
+from lookact.ops.masked import Metrics, masked_mean, whiten
 from lookact.ops.mismatch import truncated_importance
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
@@ -125,12 +125,12 @@ def mismatch_weights(ledger: Ledger, *, cap: float, parity: float) -> tuple[Tens
 
 
 def write_lessons(
-    chunks: Sequence[Chunk], layout: Layout, ledger: Ledger, advantages: Tensor, weights: Tensor, *, whiten: bool
+    chunks: Sequence[Chunk], layout: Layout, ledger: Ledger, advantages: Tensor, weights: Tensor, *, whitened: bool
 ) -> list[Lesson]:
     """Each chunk with its part of the ledger; targets are made before advantages are whitened."""
     returns = (advantages + ledger.values).masked_fill(~ledger.mask, 0.0)
-    if whiten:
-        advantages = whiten_everywhere(advantages, ledger.mask)
+    if whitened:
+        advantages = whiten(advantages, ledger.mask, sum_everywhere=all_reduce_sum)
     lessons = []
     for chunk in chunks:
         known = ledger.reference_logprobs
@@ -145,15 +145,6 @@ def write_lessons(
             )
         )
     return lessons
-
-
-def whiten_everywhere(x: Tensor, mask: Tensor) -> Tensor:
-    """x (b, u) with mean 0 and deviation 1 over the counted units of all processes together, 0 outside."""
-    count = max(1.0, all_reduce_sum(float(mask.sum())))
-    centred = x.double() - all_reduce_sum(float(masked_sum(x.double(), mask))) / count
-    deviation = (all_reduce_sum(float(masked_sum(centred.square(), mask))) / count) ** 0.5
-    whitened: Tensor = (centred / (deviation + 1e-8)).masked_fill(~mask, 0.0).to(x.dtype)
-    return whitened
 
 
 def critic_metrics(ledger: Ledger, advantages: Tensor) -> Metrics:

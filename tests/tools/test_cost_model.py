@@ -4,10 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lookact.models.loading import LoraSpec, load_chat
-from lookact.rollout.kv_cache import TurnCache
-from lookact.train.costs import planned_work
-from lookact.train.fleet import (
+from cost_model import (
     H100,
     Setup,
     activation_bytes,
@@ -18,6 +15,9 @@ from lookact.train.fleet import (
     predict,
     trained_parameters,
 )
+from lookact.models.loading import LoraSpec, load_chat
+from lookact.rollout.kv_cache import TurnCache
+from lookact.train.costs import planned_work
 from lookact.train.model_shape import QWEN3_VL_8B, shape_of
 from lookact.train.optim import build_adamw
 
