@@ -15,15 +15,15 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 torch-first = $(if $(TORCH_INDEX),$(PIP) $(1)/bin/python --no-deps --index-url $(TORCH_INDEX) $(TORCH))
 # pip compiles nothing, which takes it half its time: bytecode is written of what is imported, first of all here
 IMPORT := PYTHONDONTWRITEBYTECODE= $(BIN)/python -c
-RECIPES := lookact.recipes.vqa_ppo, lookact.recipes.vla_ppo, lookact.recipes.pref_sac, lookact.recipes.world_duel
+RECIPES := lookact.recipes.ppo.train, lookact.recipes.vla_ppo.train, lookact.recipes.pref_sac.train, lookact.recipes.world_duel.train
 no-gpu = uname | grep -q Linux && ! ls /dev | grep -qE '^(nvidia|dxg|kfd)'
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
-VLLM_TESTS := tests/rollout/test_vllm_engine.py tests/recipes/test_vqa_engine.py
+VLLM_TESTS := tests/rollout/samplers/test_vllm.py tests/recipes/ppo/test_engine.py
 
 MANISKILL_VENV ?= .venv-maniskill
 MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
-MANISKILL_TESTS := tests/envs/maniskill tests/recipes/test_world_maniskill.py
+MANISKILL_TESTS := tests/envs/maniskill tests/recipes/world_duel/test_maniskill.py
 
 .PHONY: help setup setup-demo demo test test-vllm test-maniskill check types fast format learn bench clean
 
@@ -42,7 +42,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt tools/make-venv tools/pip-install
 	@echo "setting up $(VENV): torch, transformers and the package (about a minute, and the time to download them)"
 	@$(call torch-first,$(VENV))
 	@$(PIP) $(BIN)/python -c constraints.txt -e ".[serve]"
-	@$(IMPORT) "import lookact.recipes.nav_rloo, lookact.plots.learning_curve, lookact.viewer.app"
+	@$(IMPORT) "import lookact.recipes.rloo.train, lookact.plots.learning_curve, lookact.viewer.app"
 	@touch $@
 
 $(STAMP): $(DEMO_STAMP) tools/system-libraries

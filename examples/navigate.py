@@ -15,19 +15,19 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from lookact.data.episode_store import EpisodeStore
 from lookact.data.quality import judge_quality, summarise
-from lookact.data.store import EpisodeStore
-from lookact.envs.chat_env import ChatEnv
-from lookact.envs.navigation import Navigation, observe
-from lookact.envs.scenes.maps import draw_map
-from lookact.models.loading import load_chat
+from lookact.envs.rooms.maps import draw_map
+from lookact.envs.rooms.navigation import Navigation, observe
+from lookact.envs.wrappers.chat_env import ChatEnv
+from lookact.models.vlm.loading import load_chat
 from lookact.plots.episode_sheet import draw_episode
-from lookact.recipes.nav_config import PRESETS
-from lookact.recipes.nav_runs import open_policy
+from lookact.recipes.rloo.config import PRESETS
+from lookact.recipes.rloo.runs import open_policy
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor
-from lookact.rollout.settings import Sampling
-from lookact.types import Episode, Plan
+from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.settings import Sampling
+from lookact.types import Episode, EpisodeSpec
 
 
 def main(words: list[str] | None = None) -> None:
@@ -42,13 +42,13 @@ def main(words: list[str] | None = None) -> None:
     actor = HFActor(chat, Sampling(max_tokens=12, temperature=1.0, min_action_tokens=3, max_action_tokens=12))
 
     # one episode
-    (episode,) = collect([Plan("ep000", group=0, seed=7)], envs[:1], actor)
+    (episode,) = collect([EpisodeSpec("ep000", group=0, seed=7)], envs[:1], actor)
     tell(episode)
     draw(episode, worlds[0], arguments.out / "ep000.png")
 
     # many, four at a time; run again, it goes on where it was interrupted
     store = EpisodeStore(arguments.out / "episodes")
-    plans = [Plan(f"ep{number:03d}", group=number, seed=number) for number in range(1, arguments.episodes + 1)]
+    plans = [EpisodeSpec(f"ep{number:03d}", group=number, seed=number) for number in range(1, arguments.episodes + 1)]
     collect([plan for plan in plans if plan.id not in store.ids()], envs, actor, finished=store.add)
     summary = summarise(store.episodes())
     print(f"{summary.episodes} episodes in {store.folder}, {summary.dropout_rate:.0%} dropped: {dict(summary.reasons)}")

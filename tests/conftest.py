@@ -10,11 +10,13 @@ from hypothesis import settings
 settings.register_profile("lookact", derandomize=True, deadline=None)
 settings.load_profile("lookact")
 
+pytest_plugins = ["vlm_fixtures"]
+
 
 LONGEST = (
-    "recipes/test_nav_parallel.py",
-    "recipes/test_pref_learns.py",
-    "recipes/test_nav_resume.py",
+    "recipes/rloo/test_parallel.py",
+    "recipes/pref_sac/test_learns.py",
+    "recipes/rloo/test_resume.py",
     "judges/server/test_load.py",
 )
 """Begun first, so that no worker is left alone with one of them at the end."""
@@ -73,7 +75,7 @@ def serve_app():
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory):
     """A fresh tiny chat model that spells moves in a few tokens; some folders of tests make their own."""
-    from lookact.models.tiny import TinySpec, make_tiny
+    from lookact.models.vlm.tiny import TinySpec, make_tiny
 
     moves = [
         f'I see it. {{"rotation_angle_degrees": {angle}, "forward_meters": {step}}}'
@@ -93,7 +95,7 @@ def together(tmp_path):
     import socket
 
     def one(rank, processes, port, work, arguments):
-        from lookact.train.distributed import close_distributed, init_distributed
+        from lookact.training.distributed import close_distributed, init_distributed
 
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -121,6 +123,6 @@ def together(tmp_path):
 
 @pytest.fixture
 def chat(tiny_folder):
-    from lookact.models.loading import load_chat
+    from lookact.models.vlm.loading import load_chat
 
     return load_chat(tiny_folder)

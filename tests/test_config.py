@@ -19,7 +19,7 @@ from lookact.config import (
     to_mapping,
     to_yaml,
 )
-from lookact.config_args import unknown
+from lookact.config.arguments import unknown
 from lookact.errors import ConfigError
 
 

@@ -132,7 +132,7 @@ def test_python_blocks_of_the_readme_run(capsys):
 
 RECIPE_PAGES = {page.stem: page for page in ROOT.glob("docs/recipes/*.md")}
 PREFIXES = "rollout|policy|loss|optim|reward|judge|world|eval|time|seeing"
-NAV_SOURCES = ("recipes/nav_*.py", "train/seeing.py", "train/supervised.py", "train/optim.py")
+NAV_SOURCES = ("recipes/rloo/*.py", "algorithms/vision_pretraining.py", "algorithms/sft.py", "training/optim.py")
 
 
 @pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo", "pref-sac"])

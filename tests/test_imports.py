@@ -17,8 +17,8 @@ LIGHT = [
     "lookact.config",
 ]
 RECIPE_SETTINGS = [
-    f"lookact.recipes.{family}_{part}"
-    for family in ("nav", "vqa", "vla", "pref", "world")
+    f"lookact.recipes.{recipe}.{part}"
+    for recipe in ("rloo", "ppo", "vla_ppo", "pref_sac", "world_duel")
     for part in ("config", "preflight")
 ]
 HEAVY = {"torch", "transformers", "peft", "mujoco", "trimesh", "embreex", "scipy", "metaworld", "vllm", "ray"}
@@ -69,7 +69,7 @@ def test_help_loads_nothing_heavy():
 
 @pytest.mark.slow
 def test_pref_sac_loads_no_simulator():
-    assert not {"mujoco", "metaworld"} & modules_after("import lookact.recipes.pref_sac")
+    assert not {"mujoco", "metaworld"} & modules_after("import lookact.recipes.pref_sac.train")
 
 
 @pytest.mark.slow

@@ -9,13 +9,15 @@ import lookact
 
 PACKAGE = Path(lookact.__file__).parent
 ROWS = (
-    ("types", "protocols", "errors", "extras", "seeding", "config", "config_args", "config_values", "batch"),
+    ("types", "batch", "protocols", "config", "seeding", "errors", "extras"),
     ("ops", "text"),
     ("envs", "models", "judges", "data"),
-    ("rewards", "rollout"),
-    ("train",),
-    ("recipes", "plots", "viewer"),
-    ("bench",),
+    ("rollout", "training", "rewards"),
+    ("algorithms",),
+    ("plots", "planning"),
+    ("tasks",),
+    ("recipes",),
+    ("viewer",),
     ("cli", "__main__"),
 )
 ROW = {name: row for row, names in enumerate(ROWS) for name in names}
@@ -62,17 +64,17 @@ def test_imports_only_from_rows_above(path):
 @pytest.mark.parametrize(
     ("folder", "source"),
     [
-        ("ops", "from lookact.train.run import Run"),
+        ("ops", "from lookact.training.run import Run"),
         ("ops", "import lookact.text.chat"),
         ("ops", "from lookact import text"),
         ("types", "import lookact.ops.masked as masked"),
-        ("envs", "def f():\n    from lookact.models.tiny import make"),
-        ("data", "if TYPE_CHECKING:\n    from lookact.envs.scenes.scene import Scene"),
+        ("envs", "def f():\n    from lookact.models.vlm.tiny import make"),
+        ("data", "if TYPE_CHECKING:\n    from lookact.envs.rooms.scene import Scene"),
         ("rollout", "from lookact.rewards import shaping"),
-        ("train", "from lookact.cli import main"),
-        ("recipes", "from lookact.plots.learning_curve import draw"),
-        ("train", "from . import config"),
-        ("train", "from lookact.helpers import anything"),
+        ("training", "from lookact.cli import main"),
+        ("recipes", "from lookact.viewer.app import serve"),
+        ("training", "from . import config"),
+        ("training", "from lookact.helpers import anything"),
     ],
 )
 def test_the_checker_sees_upward_and_sideways_imports(folder, source):
@@ -84,8 +86,12 @@ def test_the_checker_sees_upward_and_sideways_imports(folder, source):
     [
         ("ops", "from lookact.types import Episode\nimport torch"),
         ("protocols", "from lookact.types import Episode"),
-        ("train", "import lookact\nfrom lookact.train.optim import accumulate\nfrom lookact.data.store import load"),
-        ("cli", "from lookact import __version__\nfrom lookact.recipes import nav_rloo"),
+        (
+            "training",
+            "import lookact\nfrom lookact.training.optim import accumulate\nfrom lookact.data.demos import load",
+        ),
+        ("recipes", "from lookact.plots.learning_curve import draw"),
+        ("cli", "from lookact import __version__\nfrom lookact.recipes import rloo"),
     ],
 )
 def test_the_checker_lets_downward_imports_pass(folder, source):

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lookact.types import Decision, Episode, Observation, Plan, Preference, Turn
+from lookact.types import Decision, Episode, EpisodeSpec, Observation, Preference, Turn
 
 
 def turn(reward: float, *, terminated: bool = False, truncated: bool = False) -> Turn:
@@ -26,7 +26,9 @@ def test_an_episode_that_failed_at_once_is_a_record_too():
     assert (episode.terminated, episode.truncated, episode.total_reward) == (False, False, 0.0)
 
 
-@pytest.mark.parametrize("record", [Observation(), turn(0), turn(0).decision, Plan("p", 0, 1), Preference(1, 2, 0)])
+@pytest.mark.parametrize(
+    "record", [Observation(), turn(0), turn(0).decision, EpisodeSpec("p", 0, 1), Preference(1, 2, 0)]
+)
 def test_records_cannot_be_changed(record):
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, dataclasses.fields(record)[0].name, "other")
@@ -34,4 +36,4 @@ def test_records_cannot_be_changed(record):
 
 def test_default_mappings_are_not_shared():
     assert Observation().images is not Observation().images
-    assert Plan("a", 0, 0).options is not Plan("b", 0, 0).options
+    assert EpisodeSpec("a", 0, 0).options is not EpisodeSpec("b", 0, 0).options

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lookact.train.costs import Rates, Seconds, Work, act_seconds, learn_seconds
-from lookact.train.model_shape import ModelShape
+from lookact.planning.costs import Rates, Seconds, Work, act_seconds, learn_seconds
+from lookact.planning.model_shape import ModelShape
 
 BFLOAT16, FLOAT32 = 2, 4
 PASSES = 4.0

@@ -66,7 +66,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EpisodeSpec:
     """An episode to run: everything but the policy that decides its content."""
 
     id: str

@@ -79,16 +79,17 @@ def collect(cfg, *, checkpoint, episodes, out):
 @pytest.fixture(autouse=True)
 def toy(monkeypatch, tmp_path):
     """The recipe `toy`, in a working folder of its own."""
-    module = types.ModuleType("toy_recipe")
+    module = types.ModuleType("toy.train")
     presets = {"debug": Config(group_size=2), "small": Config(), "full": Config(group_size=64)}
     vars(module).update(main=main, evaluate=evaluate, collect=collect)
-    settings = types.ModuleType("toy_config")
+    settings = types.ModuleType("toy.config")
     vars(settings).update(Config=Config, PRESETS=presets)
-    monkeypatch.setitem(sys.modules, "toy_config", settings)
-    checks = types.ModuleType("toy_preflight")
+    monkeypatch.setitem(sys.modules, "toy.config", settings)
+    checks = types.ModuleType("toy.preflight")
     vars(checks).update(preflight=preflight)
-    monkeypatch.setitem(sys.modules, "toy_preflight", checks)
-    monkeypatch.setitem(sys.modules, "toy_recipe", module)
-    monkeypatch.setattr(recipes, "RECIPES", {"toy": "toy_recipe", "later": "lookact.recipes.not_there"})
+    monkeypatch.setitem(sys.modules, "toy.preflight", checks)
+    monkeypatch.setitem(sys.modules, "toy.train", module)
+    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
+    monkeypatch.setattr(recipes, "RECIPES", {"toy": "toy.train"})
     monkeypatch.chdir(tmp_path)
     return module

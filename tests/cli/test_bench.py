@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from lookact.bench.report import Row, plain
+from benchmarks.report import Row, plain
 from lookact.cli import bench, main
 
 ROWS = [Row("rendering", "2 s", "8 s", 4.0, (3.5, 4.5), ("ratio at least 3",), (True,), "1 (+0) MB / 2 (+1) MB")]

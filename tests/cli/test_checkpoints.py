@@ -11,7 +11,7 @@ NAV, VLA = "seed: 0\nsampling: {max_tokens: 12}\n", "seed: 0\nstage: both\nppo: 
 @pytest.fixture(autouse=True)
 def real(monkeypatch, toy):
     """Recipes with settings of their own, beside the toy."""
-    real = {"nav-rloo": "lookact.recipes.nav_rloo", "vla-ppo": "lookact.recipes.vla_ppo"}
+    real = {"nav-rloo": "lookact.recipes.rloo.train", "vla-ppo": "lookact.recipes.vla_ppo.train"}
     monkeypatch.setattr(recipes, "RECIPES", recipes.RECIPES)
     recipes.RECIPES.update(real)
 

@@ -12,7 +12,7 @@ import pytest
 from lookact.cli import demo, main, recipes
 from lookact.cli.demo_pictures import STORES, Pictures
 from lookact.cli.recipes import RECIPES as REAL_RECIPES
-from lookact.data.store import EpisodeStore
+from lookact.data.episode_store import EpisodeStore
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 

@@ -5,7 +5,7 @@ import PIL.Image
 import pytest
 
 from lookact.cli.nav_pictures import arrived, chosen, draw_curve, draw_paths, draw_sheet
-from lookact.data.store import EpisodeStore
+from lookact.data.episode_store import EpisodeStore
 from lookact.plots.walk_grid import Walk, draw_walks
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 

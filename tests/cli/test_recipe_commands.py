@@ -165,4 +165,5 @@ def test_bench_runs_what_is_there(monkeypatch, capsys):
 
 @pytest.mark.parametrize("recipe", REAL_RECIPES)
 def test_the_real_table_names_recipes_as_users_write_them(recipe):
-    assert REAL_RECIPES[recipe] == f"lookact.recipes.{recipe.replace('-', '_')}"
+    folder = {"nav-rloo": "rloo", "vqa-ppo": "ppo"}.get(recipe, recipe.replace("-", "_"))
+    assert REAL_RECIPES[recipe] == f"lookact.recipes.{folder}.train"

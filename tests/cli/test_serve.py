@@ -5,8 +5,8 @@ import pytest
 from lookact.cli import main
 from lookact.cli.commands import find_command
 from lookact.cli.serve import load_engine
-from lookact.models.images import pixel_budget
-from lookact.models.tiny import make_tiny
+from lookact.models.vlm.images import pixel_budget
+from lookact.models.vlm.tiny import make_tiny
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from lookact.algorithms.vlm import script_of
 from lookact.data.collate import collate
 from lookact.data.demos import Demo, demo_episode
 from lookact.data.segments import cut
-from lookact.recipes.chat_model import script_of
 from lookact.types import Observation
 
 RNG = np.random.default_rng(0)

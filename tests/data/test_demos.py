@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from lookact.algorithms.vlm import script_of
 from lookact.data.demos import Demo, demo_episode
 from lookact.data.segments import cut
-from lookact.recipes.chat_model import script_of
 from lookact.rollout.collect import collect
-from lookact.rollout.hf_actor import HFActor
-from lookact.rollout.settings import Sampling
-from lookact.types import Observation, Plan
+from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.settings import Sampling
+from lookact.types import EpisodeSpec, Observation
 
 
 def seen(text, *shades, size=64):
@@ -60,7 +60,7 @@ class Echo:
 @pytest.mark.parametrize("max_tokens", [1, 6])
 def test_prompts_are_those_that_the_policy_itself_is_given(chat, max_tokens):
     actor = HFActor(chat, Sampling(max_tokens=max_tokens, min_action_tokens=1), system="Walk.")
-    (lived,) = collect([Plan("e", 0, 0)], [Echo()], actor)
+    (lived,) = collect([EpisodeSpec("e", 0, 0)], [Echo()], actor)
     shown = demo_episode(DEMO, script_of(chat, system="Walk."), name="d")
     replies = [turn.decision.token_ids for turn in lived.turns]
     for own, told, before in zip(lived.turns, shown.turns, [None, *replies[:-1]], strict=True):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lookact.envs.places import Place
-from lookact.envs.scenes.render import Renderer
-from lookact.envs.scenes.scene import Box, Scene
-from lookact.envs.scenes.space import free_space
+from lookact.envs.rooms.places import Place
+from lookact.envs.rooms.render import Renderer
+from lookact.envs.rooms.scene import Box, Scene
+from lookact.envs.rooms.space import free_space
 
 CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
 SIDES = ((0, 1, 3, 2), (4, 5, 7, 6), (0, 1, 5, 4), (2, 3, 7, 6), (0, 2, 6, 4), (1, 3, 7, 5))

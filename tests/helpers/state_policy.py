@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from lookact.models.outlook import Intent
+from lookact.models.actor_critic import ActorOutput
 
 
 class StatePolicy(nn.Module):
@@ -46,11 +46,11 @@ class StatePolicy(nn.Module):
 
     def forward(self, inputs):
         intent = self.intend(inputs)
-        return intent.worth(self.appraise(intent.grounds))
+        return intent.worth(self.appraise(intent.critic_features))
 
     def intend(self, inputs):
         state = (inputs.state - self.state_mean) / self.state_std
-        return Intent(self.actor(state).unsqueeze(1), self.log_std, state, None)
+        return ActorOutput(self.actor(state).unsqueeze(1), self.log_std, state, None)
 
-    def appraise(self, grounds):
-        return self.critic(grounds).squeeze(-1)
+    def appraise(self, critic_features):
+        return self.critic(critic_features).squeeze(-1)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from lookact.batch import TokenInputs
-from lookact.models.chat_vlm import ChatVLM
-from lookact.models.loading import load_chat
-from lookact.models.tiny import TinySpec, make_tiny
+from lookact.models.vlm.loading import load_chat
+from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.tiny import TinySpec, make_tiny
 
 Conversations = Callable[..., TokenInputs]
 

@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 
-from lookact.envs.scenes.generate import generate_room
+from lookact.envs.rooms.generate import generate_room
 from lookact.plots.room_sheet import GAP, TILE, VIEWS, draw_rooms, grid, look_around
 
 

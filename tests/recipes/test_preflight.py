@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from lookact.algorithms import vlm_preflight
 from lookact.cli.recipes import RECIPES, load_settings
 from lookact.config import check, override, save_config, settings
 from lookact.errors import LookActError
 from lookact.extras import is_installed
-from lookact.recipes import (
-    chat_preflight,
-    nav_preflight,
-    pref_preflight,
-    vla_preflight,
-    vqa_preflight,
-    world_preflight,
-)
-from lookact.train.preflight import Job
+from lookact.recipes.ppo import preflight as vqa_preflight
+from lookact.recipes.pref_sac import preflight as pref_preflight
+from lookact.recipes.rloo import preflight as nav_preflight
+from lookact.recipes.vla_ppo import preflight as vla_preflight
+from lookact.recipes.world_duel import preflight as world_preflight
+from lookact.training.preflight import Job
 
 PREFLIGHTS = {
     "nav-rloo": nav_preflight.preflight,
@@ -129,18 +127,18 @@ def test_a_missing_package_is_told_with_what_installs_it(recipe, package, words,
     def without(module):
         return module != package and is_installed(module)
 
-    monkeypatch.setattr("lookact.train.preflight.is_installed", without)
+    monkeypatch.setattr("lookact.training.preflight.is_installed", without)
     assert f" needs the package {package}: pip install 'lookact[" in refusal(recipe, *words.split())
 
 
 def test_pendulum_needs_no_simulator(monkeypatch):
-    monkeypatch.setattr("lookact.train.preflight.is_installed", lambda module: module not in ("mujoco", "metaworld"))
+    monkeypatch.setattr("lookact.training.preflight.is_installed", lambda module: module not in ("mujoco", "metaworld"))
     begin("pref-sac")
 
 
 def test_flash_attention_needs_its_package(monkeypatch):
-    monkeypatch.setattr("lookact.recipes.chat_preflight.need_device", lambda setting, device: None)
-    monkeypatch.setattr("lookact.recipes.chat_preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("lookact.algorithms.vlm_preflight.need_device", lambda setting, device: None)
+    monkeypatch.setattr("lookact.algorithms.vlm_preflight.is_installed", lambda module: False)
     assert "pip install flash-attn, or set --model.attention sdpa" in refusal("nav-rloo", preset="full")
 
 
@@ -203,7 +201,7 @@ def test_a_run_whose_weights_would_not_fit_is_not_gone_on_from(recipe, word, lin
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_what_shapes_weights_are_settings(recipe):
-    module = {"nav-rloo": chat_preflight, "vqa-ppo": chat_preflight, "vla-ppo": vla_preflight}
+    module = {"nav-rloo": vlm_preflight, "vqa-ppo": vlm_preflight, "vla-ppo": vla_preflight}
     module |= {"pref-sac": pref_preflight, "world-duel": world_preflight}
     assert set(module[recipe].SHAPES) <= {leaf.name for leaf in settings(load_settings(recipe).Config)}
 
@@ -230,8 +228,8 @@ def test_room_is_asked_for_what_a_run_writes(monkeypatch, tmp_path):
         "pref-sac", *full, "--world.horizon", "250", "--learn.episodes", "4000"
     )
     # 20,128 episodes of 51 frames of 128 x 128 from two cameras
-    monkeypatch.setattr("lookact.recipes.world_preflight.need_device", lambda setting, device: None)
-    monkeypatch.setattr("lookact.recipes.world_preflight.check_source", lambda *_, **__: None)
+    monkeypatch.setattr("lookact.recipes.world_duel.preflight.need_device", lambda setting, device: None)
+    monkeypatch.setattr("lookact.recipes.world_duel.preflight.check_source", lambda *_, **__: None)
     assert "this needs about 100.9 GB: " in refusal("world-duel", preset="full")
     (tmp_path / "model.safetensors").write_bytes(bytes(80_000_000))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_vl"}))

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from lookact.data.replay import Replay
-from lookact.models.reward_ensemble import ImageRewards, StateRewards
+from lookact.models.reward_model import ImageRewards, StateRewards
 from lookact.rewards.learned import LearnedReward
 
 

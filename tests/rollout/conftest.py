@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from lookact.models.loading import load_chat
-from lookact.models.tiny import make_tiny
+from lookact.models.vlm.loading import load_chat
+from lookact.models.vlm.tiny import make_tiny
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
-from lookact.rollout.lone_stream import LoneStream
-from lookact.rollout.sync import norms_of
-from lookact.rollout.token_engine import TokenReply
+from lookact.rollout.samplers.single_sequence import SingleSequenceDecoder
+from lookact.rollout.samplers.token_engine import TokenReply
+from lookact.rollout.weight_sync import norms_of
 from lookact.seeding import numpy_rng
 from lookact.text.chat import expand_images
 from lookact.types import Observation
@@ -83,7 +83,7 @@ class CopyEngine:
     def _reply(self, prompt, params):
         pixels, grids = self.chat.encode_images(prompt.images)
         read = expand_images(prompt.ids, self.chat.image_pad_id, self.chat.image_token_counts(grids))
-        stream, sampled, logprobs = LoneStream(self.chat, read, pixels, grids), [], []
+        stream, sampled, logprobs = SingleSequenceDecoder(self.chat, read, pixels, grids), [], []
         uniforms = torch.from_numpy(numpy_rng(prompt.seed, "engine").random(params["max_tokens"]))
         banned = torch.zeros_like(self.chat.banned)
         banned[list(params["logit_bias"])] = True

@@ -3,7 +3,7 @@ import pytest
 
 from lookact.errors import EnvError
 from lookact.rollout.collect import collect
-from lookact.types import Decision, Observation, Plan
+from lookact.types import Decision, EpisodeSpec, Observation
 
 
 class Counter:
@@ -50,7 +50,7 @@ class Recorder:
 
 
 def plan(number, **options):
-    return Plan(f"e{number}", number // 2, 100 + number, {"start": number * 10, **options})
+    return EpisodeSpec(f"e{number}", number // 2, 100 + number, {"start": number * 10, **options})
 
 
 def test_every_row_is_answered_to_what_it_was_shown():

@@ -1,7 +1,7 @@
 import numpy as np
 
-from lookact.envs.hidden import Hidden
-from lookact.envs.inline import InlineVectorEnv
+from lookact.envs.testbeds.memory_curtain import Hidden
+from lookact.envs.vector.inline import InlineVectorEnv
 from lookact.rollout.recording import record
 
 

@@ -15,11 +15,11 @@ from cost_model import (
     predict,
     trained_parameters,
 )
-from lookact.models.loading import LoraSpec, load_chat
-from lookact.rollout.kv_cache import TurnCache
-from lookact.train.costs import planned_work
-from lookact.train.model_shape import QWEN3_VL_8B, shape_of
-from lookact.train.optim import build_adamw
+from lookact.models.vlm.loading import LoraSpec, load_chat
+from lookact.planning.costs import planned_work
+from lookact.planning.model_shape import QWEN3_VL_8B, shape_of
+from lookact.rollout.samplers.kv_cache import TurnCache
+from lookact.training.optim import build_adamw
 
 PAGE = Path(__file__).parents[2] / "docs/scaling.md"
 ROWS = (

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
-from lookact.data.store import EpisodeStore
+from lookact.data.episode_store import EpisodeStore
 from lookact.judges.server.limits import Limits
 from lookact.text.token_bytes import _byte_of_character
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn

@@ -5,8 +5,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from lookact.data.lerobot import Demonstration
-from lookact.data.lerobot_write import write_demonstrations
+from lookact.data.lerobot.read import Demonstration
+from lookact.data.lerobot.write import write_demonstrations
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
 from lookact.viewer.places import NotHere, find
 

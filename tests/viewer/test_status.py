@@ -8,14 +8,14 @@ import pytest
 from lookact.viewer.status import last_error, run_status
 
 ERROR = (
-    "2026-01-01 10:00:00,123 INFO lookact.train.run: saved checkpoint-1\n"
-    "2026-01-01 10:00:01,123 DEBUG lookact.train.run: the run ended with an error\n"
+    "2026-01-01 10:00:00,123 INFO lookact.training.run: saved checkpoint-1\n"
+    "2026-01-01 10:00:01,123 DEBUG lookact.training.run: the run ended with an error\n"
     "Traceback (most recent call last):\n"
     '  File "x.py", line 1, in main\n'
     "{end}\n"
 )
 STOPPED = ERROR.format(end="lookact.errors.TrainingStopped: the loss is not finite")
-LATER = "2026-01-01 11:00:00,000 INFO lookact.train.run: going on from checkpoint-1 after step 1\n"
+LATER = "2026-01-01 11:00:00,000 INFO lookact.training.run: going on from checkpoint-1 after step 1\n"
 
 
 def test_the_last_error_of_a_log_is_its_last_line():

@@ -12,14 +12,14 @@ from typing import Any
 
 from lookact.cli.output import say, write_json
 from lookact.cli.parser import Arguments, Parser
-from lookact.config_values import closest, shown
+from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 
 BENCHES = {
-    "worlds": "lookact.bench.worlds",
-    "nav": "lookact.bench.nav",
-    "control": "lookact.bench.control",
-    "scale": "lookact.bench.scale",
+    "worlds": "benchmarks.worlds",
+    "nav": "benchmarks.nav",
+    "control": "benchmarks.control",
+    "scale": "benchmarks.scale",
 }
 """Name to a module whose `main()` gives what `bench.report.plain` makes."""
 EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")
@@ -56,7 +56,7 @@ def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from lookact.bench.report import spoken_aims, spoken_load, spoken_ratio
+    from benchmarks.report import spoken_aims, spoken_load, spoken_ratio
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAVY)
     for heading in ("measured", "LookAct", "against", "ratio", "aim", "memory"):
@@ -73,7 +73,7 @@ def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
 
 def note_versions(folder: Path) -> None:
     """Which code is about to run: noted before it does, since a checkout can move on meanwhile."""
-    from lookact.train.provenance import write_versions
+    from lookact.training.provenance import write_versions
 
     folder.mkdir(parents=True, exist_ok=True)
     # those of an earlier bench are no concern of this one
@@ -83,7 +83,7 @@ def note_versions(folder: Path) -> None:
 
 def write_folder(result: Mapping[str, Mapping[str, Any]], folder: Path, *, command: str) -> None:
     """One JSON file a bench, and a page of all tables."""
-    from lookact.bench.report import page
+    from benchmarks.report import page
 
     for each, measured in result.items():
         write_json(measured, folder / f"{each}.json")

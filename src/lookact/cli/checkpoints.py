@@ -10,7 +10,7 @@ from lookact.cli.parser import Arguments
 from lookact.cli.recipes import RECIPES, load_settings
 from lookact.config import settings
 from lookact.errors import ConfigError, DataError
-from lookact.train.run_files import METRICS, read_origin, saved_config
+from lookact.training.run_files import METRICS, read_origin, saved_config
 
 
 def existing(path: Path | None, what: str) -> Path | None:

@@ -11,8 +11,8 @@ from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
 from lookact.cli.results import show_counts
 from lookact.errors import ConfigError
-from lookact.train.preflight import Job
-from lookact.train.run_files import saved_config
+from lookact.training.preflight import Job
+from lookact.training.run_files import saved_config
 
 TAKES_SETTINGS = True
 EXAMPLES = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from lookact import __version__
 from lookact.cli.parser import Parser, new_parser, refuse_unknown
-from lookact.config_values import closest, shown
+from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 
 COMMANDS = {

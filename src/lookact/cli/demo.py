@@ -119,7 +119,7 @@ def measure_random(recipe: Recipe, cfg: Any, folder: Path) -> dict[str, Any]:
 
 def teller(processes: int) -> Callable[[str], None]:
     """Says a line while progress bars are drawn, by this process or by another one on the same terminal."""
-    from lookact.train.progress import CONSOLE
+    from lookact.training.progress import CONSOLE
 
     def tell(line: str) -> None:
         if processes > 1 and CONSOLE.is_terminal:

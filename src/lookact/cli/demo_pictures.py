@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lookact.errors import LookActError
-from lookact.train.run_files import METRICS
+from lookact.training.run_files import METRICS
 
 SECONDS = 10.0
 """Between two looks at what the training has written."""

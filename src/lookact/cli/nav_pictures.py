@@ -9,8 +9,8 @@ import numpy as np
 import PIL.Image
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from lookact.data.store import EpisodeStore
-from lookact.envs.scenes.maps import draw_walk
+from lookact.data.episode_store import EpisodeStore
+from lookact.envs.rooms.maps import draw_walk
 from lookact.errors import DataError
 from lookact.plots.episode_sheet import draw_episode, stack_sheets
 from lookact.plots.learning_curve import draw_learning_curve, moving_average

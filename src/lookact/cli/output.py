@@ -32,7 +32,7 @@ def show_log() -> None:
     """What the library tells about its work goes to standard error, above the progress bars."""
     from rich.logging import RichHandler
 
-    from lookact.train.progress import CONSOLE
+    from lookact.training.progress import CONSOLE
 
     handler: logging.Handler = logging.StreamHandler()
     if CONSOLE.is_terminal:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
-from lookact.config_values import closest, shown
+from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 
 Arguments = argparse.Namespace

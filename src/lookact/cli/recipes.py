@@ -11,19 +11,19 @@ from typing import Any, Protocol
 from lookact.cli.output import is_first, show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
 from lookact.config import check, load_config, override, settings
-from lookact.config_values import closest, shown
+from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 from lookact.extras import pip_install_for
-from lookact.train.preflight import Job
+from lookact.training.preflight import Job
 
 RECIPES = {
-    "nav-rloo": "lookact.recipes.nav_rloo",
-    "vqa-ppo": "lookact.recipes.vqa_ppo",
-    "vla-ppo": "lookact.recipes.vla_ppo",
-    "pref-sac": "lookact.recipes.pref_sac",
-    "world-duel": "lookact.recipes.world_duel",
+    "nav-rloo": "lookact.recipes.rloo.train",
+    "vqa-ppo": "lookact.recipes.ppo.train",
+    "vla-ppo": "lookact.recipes.vla_ppo.train",
+    "pref-sac": "lookact.recipes.pref_sac.train",
+    "world-duel": "lookact.recipes.world_duel.train",
 }
-"""Each recipe's module. Beside it stand, without torch, its settings and its checks: nav_config and nav_preflight."""
+"""Each recipe's loop. Beside it stand, without torch, its settings and its checks: config.py and preflight.py."""
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
 
@@ -82,14 +82,7 @@ def load_settings(name: str | None) -> Settings:
         near = closest(name or "", RECIPES)
         remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(RECIPES)}"
         raise ConfigError(f"unknown recipe {shown(name)[1:-1]}: {remedy}" if name else f"no recipe named: {remedy}")
-    module = _beside(name, "config")
-    try:
-        loaded: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        others = ", ".join(other for other in RECIPES if other != name)
-        raise ConfigError(f"recipe {name} is not built yet: try {others}") from error
+    loaded: Any = importlib.import_module(_beside(name, "config"))
     return loaded  # type: ignore[no-any-return]
 
 
@@ -136,7 +129,7 @@ def preset_of(recipe: Settings, recipe_name: str, name: str | None) -> Any:
 
 
 def _beside(name: str, part: str) -> str:
-    return f"{RECIPES[name].rpartition('_')[0]}_{part}"
+    return f"{RECIPES[name].rpartition('.')[0]}.{part}"
 
 
 def _refuse_mistyped_options(words: Sequence[str], known: Sequence[str], names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from lookact.envs.scenes.scene import Scene
+    from lookact.envs.rooms.scene import Scene
 
 EXAMPLES = (
     "lookact scenes make --count 20 --seed 0 --out rooms",
@@ -49,9 +49,9 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 def make(arguments: Arguments) -> None:
     """Write rooms to disk, one folder each."""
-    from lookact.envs.scenes.arkit import save_scene
-    from lookact.envs.scenes.generate import generate_room
-    from lookact.train.progress import progress
+    from lookact.envs.rooms.arkit import save_scene
+    from lookact.envs.rooms.generate import generate_room
+    from lookact.training.progress import progress
 
     for seed in progress(range(arguments.seed, arguments.seed + arguments.count), "rooms"):
         scene = generate_room(seed)
@@ -61,8 +61,8 @@ def make(arguments: Arguments) -> None:
 
 def show(arguments: Arguments) -> None:
     """Draw one room's map, with the walk that was recorded in it."""
-    from lookact.envs.scenes.maps import draw_map
-    from lookact.envs.scenes.space import free_space
+    from lookact.envs.rooms.maps import draw_map
+    from lookact.envs.rooms.space import free_space
 
     scene = read_scene(arguments.scene)
     walk = scene.trajectory
@@ -77,7 +77,7 @@ def show(arguments: Arguments) -> None:
 
 def sheet(arguments: Arguments) -> None:
     """Draw a row of views and a map for each of several rooms."""
-    from lookact.envs.scenes.generate import generate_room
+    from lookact.envs.rooms.generate import generate_room
     from lookact.plots.room_sheet import draw_rooms
 
     rooms = [generate_room(seed) for seed in range(arguments.seed, arguments.seed + arguments.count)]
@@ -86,7 +86,7 @@ def sheet(arguments: Arguments) -> None:
 
 def check(arguments: Arguments) -> None:
     """Say what is wrong with scene folders; nothing wrong is success."""
-    from lookact.envs.scenes.arkit import check_folder
+    from lookact.envs.rooms.arkit import check_folder
 
     folders = scene_folders(arguments.folder)
     problems = [problem for folder in folders for problem in check_folder(folder)]
@@ -99,8 +99,8 @@ def check(arguments: Arguments) -> None:
 
 def read_scene(name: str) -> Scene:
     """A scene from a folder, or the generated one of `seed:N`."""
-    from lookact.envs.scenes.arkit import load_scene
-    from lookact.envs.scenes.generate import generate_room
+    from lookact.envs.rooms.arkit import load_scene
+    from lookact.envs.rooms.generate import generate_room
 
     if not name.startswith(SEED):
         return load_scene(Path(name))

@@ -18,7 +18,7 @@ from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lookact.rollout.chat_engine import ChatEngine
+    from lookact.rollout.samplers.chat_engine import ChatEngine
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +77,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 def load_engine(arguments: Arguments) -> ChatEngine:
     """The model, ready to answer."""
-    from lookact.models.loading import load_chat
-    from lookact.rollout.chat_engine import ChatEngine
+    from lookact.models.vlm.loading import load_chat
+    from lookact.rollout.samplers.chat_engine import ChatEngine
 
     def pixels(tokens: int | None) -> int | None:
         return None if tokens is None else tokens * CELL * CELL

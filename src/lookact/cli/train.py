@@ -24,8 +24,8 @@ from lookact.cli.recipes import (
 from lookact.cli.results import SECONDS, show_result
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
-from lookact.train.preflight import Job, need_package
-from lookact.train.run_files import (
+from lookact.training.preflight import Job, need_package
+from lookact.training.run_files import (
     METRICS,
     RESULT,
     drop_refused,
@@ -121,8 +121,8 @@ def train_together(
 def train(recipe: str, cfg: Any, folder: Path, *, origin: Mapping[str, Any], **how: Any) -> dict[str, Any]:
     """Train in a run folder, with the other processes if there are any; `how` is as in `open_run`."""
     module = load_recipe(recipe)
-    from lookact.train.distributed import close_distributed, init_distributed
-    from lookact.train.run import open_run
+    from lookact.training.distributed import close_distributed, init_distributed
+    from lookact.training.run import open_run
 
     show_log()
     init_distributed()

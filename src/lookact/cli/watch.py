@@ -21,7 +21,7 @@ from lookact.cli.view import write_page
 from lookact.config import check, load_config, override
 from lookact.errors import DataError, ParseError
 from lookact.text.actions import MOVE_KEYS, parse_action, reasoning_of
-from lookact.train.run_files import saved_config
+from lookact.training.run_files import saved_config
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,19 +66,20 @@ def act(checkpoint: Path, folder: Path, *, rooms: int, seed: str | None) -> list
     import PIL.Image
 
     from lookact.cli.nav_pictures import draw_one
-    from lookact.data.store import EpisodeStore
+    from lookact.data.episode_store import EpisodeStore
     from lookact.plots.episode_sheet import stack_sheets
-    from lookact.recipes.nav_runs import open_checkpoint
-    from lookact.recipes.nav_world import make_env, make_plans, map_drawer
+    from lookact.recipes.rloo.runs import open_checkpoint
     from lookact.rollout.collect import collect
-    from lookact.rollout.hf_actor import HFActor
+    from lookact.rollout.episode_specs import make_specs
+    from lookact.rollout.samplers.hf import HFActor
+    from lookact.tasks.navigation import make_env, map_drawer
 
     show_log()
     cfg = config_of(checkpoint, seed)
     actor = HFActor(open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=True), system=cfg.instructions)
     env, screen = make_env(cfg.world), open_screen(rooms)
     store, sheets, reached = EpisodeStore(folder / "episodes"), [], []
-    plans = make_plans(cfg.seed, "test", groups=rooms)
+    plans = make_specs(cfg.seed, "test", groups=rooms)
     draw_map = map_drawer(cfg.world, plans)
     for plan in plans:
         (episode,) = collect([plan], [Watched(env, screen)], actor)

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
-from lookact.models.outlook import Outlook
+from lookact.models.actor_critic import ActorCriticOutput
 
 
 class FrozenControl:
@@ -22,9 +22,9 @@ class FrozenControl:
         self.kept = {name: x.detach().clone() for name, x in (*learned.items(), *policy.named_buffers())}
 
     @torch.no_grad()
-    def __call__(self, inputs: ControlInputs) -> Outlook:
+    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
         """What it would have done."""
-        outlook: Outlook = functional_call(self.policy, self.kept, (inputs,))
+        outlook: ActorCriticOutput = functional_call(self.policy, self.kept, (inputs,))
         return outlook
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lookact.envs.scenes.maps import PAPER, draw_map
-from lookact.envs.scenes.render import Camera, Renderer
-from lookact.envs.scenes.scene import Array, Scene, camera_pose
+from lookact.envs.rooms.maps import PAPER, draw_map
+from lookact.envs.rooms.render import Camera, Renderer
+from lookact.envs.rooms.scene import Array, Scene, camera_pose
 from lookact.types import Image
 
 VIEWS, TILE, GAP = 4, 240, 8

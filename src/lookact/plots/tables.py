@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.config_values import closest
+from lookact.config.values import closest
 from lookact.errors import DataError
-from lookact.train.run_files import METRICS, read_objects
+from lookact.training.run_files import METRICS, read_objects
 
 Numbers = NDArray[np.float64]
 Curve = tuple[Numbers, Numbers]

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from lookact.data.replay import Feature, Replay, Slots
-from lookact.models.reward_ensemble import RewardModel
+from lookact.models.reward_model import RewardModel
 
 Floats = NDArray[np.float32]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from lookact.errors import EnvError
 from lookact.protocols import Actor, Env
-from lookact.types import Decision, Episode, Observation, Plan, Turn
+from lookact.types import Decision, Episode, EpisodeSpec, Observation, Turn
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Running:
-    plan: Plan
+    plan: EpisodeSpec
     env: Env
     observation: Observation | None = None
     turns: list[Turn] = field(default_factory=list)
@@ -27,7 +27,11 @@ class _Running:
 
 
 def collect(
-    plans: Sequence[Plan], envs: Sequence[Env], actor: Actor, *, finished: Callable[[Episode], None] | None = None
+    plans: Sequence[EpisodeSpec],
+    envs: Sequence[Env],
+    actor: Actor,
+    *,
+    finished: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
     """Runs every plan, as many at a time as there are environments; `finished` hears of each episode as it ends.
 
@@ -53,7 +57,7 @@ def collect(
     return episodes
 
 
-def _waves(plans: Sequence[Plan], size: int) -> Iterator[Sequence[Plan]]:
+def _waves(plans: Sequence[EpisodeSpec], size: int) -> Iterator[Sequence[EpisodeSpec]]:
     for start in range(0, len(plans), size):
         yield plans[start : start + size]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookact.batch import ControlInputs
-from lookact.envs.vector import VectorObservation
-from lookact.models.outlook import Intent, Outlook
+from lookact.envs.vector.vector_env import VectorObservation
+from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
 
 
 class ControlPolicy(Protocol):
@@ -33,9 +33,9 @@ class ControlPolicy(Protocol):
     def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]: ...
     def read(self, texts: Sequence[str]) -> Tensor: ...
     def start_carry(self, rows: int) -> Tensor | None: ...
-    def intend(self, inputs: ControlInputs) -> Intent: ...
-    def appraise(self, grounds: Tensor) -> Tensor: ...
-    def __call__(self, inputs: ControlInputs) -> Outlook:
+    def intend(self, inputs: ControlInputs) -> ActorOutput: ...
+    def appraise(self, critic_features: Tensor) -> Tensor: ...
+    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
         """Both at once."""
 
 

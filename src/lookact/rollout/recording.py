@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.data.sequences import Recording
-from lookact.envs.vector import PlanEpisode
-from lookact.rollout.control import Part
+from lookact.envs.vector.vector_env import PlanEpisode
+from lookact.rollout.vector_rollout import Part
 
 
 def record(worlds: Part, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:

@@ -13,7 +13,7 @@ from lookact.viewer.plain import read_json
 from lookact.viewer.steps import Row, list_one
 
 if TYPE_CHECKING:
-    from lookact.data.lerobot import Demonstration
+    from lookact.data.lerobot.read import Demonstration
 
 
 def holds(folder: Path) -> bool:
@@ -30,7 +30,7 @@ def count(folder: Path) -> int:
 
 def rows(folder: Path) -> list[Row]:
     """One line a demonstration; none where the dataset cannot be read."""
-    from lookact.data.lerobot import read_rows
+    from lookact.data.lerobot.read import read_rows
 
     try:
         check(folder)
@@ -62,7 +62,7 @@ def check(folder: Path) -> None:
 
 @lru_cache(maxsize=4)
 def _load(folder: Path, number: int, changed: int) -> Demonstration:
-    from lookact.data.lerobot import read_demonstrations
+    from lookact.data.lerobot.read import read_demonstrations
 
     for demo in read_demonstrations(folder, only=number):
         return demo

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
-from lookact.train.run_files import read_objects
+from lookact.training.run_files import read_objects
 from lookact.viewer import demos, recordings
 from lookact.viewer.places import NotHere, inside
 from lookact.viewer.plain import plain
@@ -117,7 +117,7 @@ def _rows(path: Path, *identity: int) -> list[Row]:
 
 @lru_cache(maxsize=8)
 def _load(folder: Path, id: str, changed: int) -> Episode:
-    from lookact.data.store import load_episode
+    from lookact.data.episode_store import load_episode
 
     return load_episode(folder, find_row(folder, ".", id))
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lookact.train.run_files import METRICS, read_objects
+from lookact.training.run_files import METRICS, read_objects
 
 CHUNK = 4 << 20
 """Bytes of a file read for one answer."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from lookact.data.manifest import MANIFEST
 from lookact.errors import DataError
-from lookact.train.run_files import CONFIG, LOG, METRICS
+from lookact.training.run_files import CONFIG, LOG, METRICS
 
 LEROBOT = "meta/info.json"
 """What a folder of demonstrations in LeRobot's format holds."""

@@ -14,7 +14,7 @@ from lookact.viewer.places import is_recording
 from lookact.viewer.steps import Row, list_one
 
 if TYPE_CHECKING:
-    from lookact.data.lerobot import Demonstration
+    from lookact.data.lerobot.read import Demonstration
     from lookact.data.sequences import Recording
 
 BROKEN = (OSError, ValueError, KeyError, zipfile.BadZipFile)
@@ -37,7 +37,7 @@ def rows(folder: Path) -> list[Row]:
 
 def load(folder: Path, id: str) -> Demonstration:
     """The episode `FILE.ROW`. Raises DataError."""
-    from lookact.data.lerobot import Demonstration
+    from lookact.data.lerobot.read import Demonstration
 
     stem, _, row = id.rpartition(".")
     path = next((path for path in _files(folder) if path.stem == stem), None)

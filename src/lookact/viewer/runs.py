@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lookact.train.run_files import CONFIG, LOG, METRICS, RESULT, VERSIONS, read_origin
+from lookact.training.run_files import CONFIG, LOG, METRICS, RESULT, VERSIONS, read_origin
 from lookact.viewer.advice import advise
 from lookact.viewer.episodes import list_stores
 from lookact.viewer.gallery import list_media

@@ -6,7 +6,7 @@ import re
 import time
 from pathlib import Path
 
-from lookact.train.run_files import LOG, METRICS, RESULT, is_locked
+from lookact.training.run_files import LOG, METRICS, RESULT, is_locked
 from lookact.viewer.plain import read_tail
 
 RECENT = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lookact.data.lerobot import Demonstration
+    from lookact.data.lerobot.read import Demonstration
 
 Row = dict[str, Any]
 DIGITS = 4

@@ -21,7 +21,7 @@ import pytest
 from lookact.judges.client import ClientSpec, JudgeClient, wait_until_ready
 from lookact.judges.encoding import encode_png
 from lookact.judges.two_step import VLMJudge
-from lookact.models.tiny import make_tiny
+from lookact.models.vlm.tiny import make_tiny
 
 SECONDS = 120
 CORPUS = ["The goal is to open the drawer. Image 0: Image 1: which is better? 0 1 -1"] * 50

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.maniskill.device import prepare
+from lookact.envs.rooms.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
 from lookact.envs.tabletop.control import Controller
 from lookact.envs.tabletop.env import CAMERAS, FAR

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lookact.envs.interface import PRINTABLE, Shown, episode_seeds
+from lookact.envs.rooms.interface import PRINTABLE, Shown, episode_seeds
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
 from lookact.envs.tabletop.control import Controller, between
 from lookact.envs.tabletop.language import LONGEST, phrase

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.interface import Shown
+from lookact.envs.rooms.interface import Shown
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.scene import STAND_HEIGHT

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 
 from lookact import __version__
-from lookact.judges.server.desk import Desk
+from lookact.judges.server.desk import RequestHandler
 from lookact.judges.server.errors import add_error_handlers
 from lookact.judges.server.guard import Guard
 from lookact.judges.server.limits import Limits, Refused
@@ -48,7 +48,7 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 def create_app(generate: Generate, *, model: str, limits: Limits | None = None, token: str = "") -> FastAPI:
     """The server as an ASGI application over `generate`, known to clients as `model`."""
     limits = limits or Limits()
-    desk = Desk(generate, limits)
+    desk = RequestHandler(generate, limits)
     started = int(time.time())
 
     @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from lookact.judges.server.schema import ChatRequest, GenerateRequest
 from lookact.judges.server.worker import Worker
 
 
-class Desk:
+class RequestHandler:
     """All that the routes share: the queue, the worker, the budget of memory and the metrics."""
 
     def __init__(self, generate: Generate, limits: Limits) -> None:

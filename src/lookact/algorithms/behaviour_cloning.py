@@ -1,0 +1,134 @@
+"""Demonstrations as steps to imitate, and what it costs a control policy to differ from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lookact.batch import ControlInputs, SequenceInputs, to_device
+from lookact.data.lerobot.read import Demonstration
+from lookact.errors import DataError
+from lookact.models.vla.policy import VLA
+from lookact.ops.imitation import action_mse
+from lookact.ops.masked import Metrics
+from lookact.seeding import torch_rng
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Every step of every demonstration, in order."""
+
+    inputs: ControlInputs
+    """n rows."""
+    episode: Tensor
+    """(n,) which demonstration a step is of."""
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    @property
+    def episodes(self) -> int:
+        return int(self.episode[-1]) + 1
+
+    def ahead(self, rows: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+        """The actions (b, chunk, a) from each row on, and a mask (b, chunk) of those before its episode ends."""
+        ahead = rows.unsqueeze(1) + torch.arange(chunk)
+        steps = ahead.clamp_max(len(self) - 1)
+        return self.inputs.actions[steps], (self.episode[steps] == self.episode[rows].unsqueeze(1)) & (ahead == steps)
+
+
+def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepTable:
+    """Demonstrations as rows; `encode` keeps what frozen eyes make of the frames in the frames' place."""
+    parts, lengths = [], []
+    for demo in demos:
+        parts.append(_rows_of(vla, demo, encode=encode))
+        lengths.append(len(demo))
+    if not parts:
+        raise DataError("the demonstration set is empty: collect some first")
+    joined = ControlInputs(
+        actions=torch.cat([part.actions for part in parts]),
+        state=torch.cat([part.state for part in parts]),
+        images={camera: torch.cat([part.images[camera] for part in parts]) for camera in vla.spec.cameras},
+        text_ids=torch.cat([part.text_ids for part in parts]),
+        history=torch.cat([part.history for part in parts]),
+    )
+    return StepTable(joined, torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)))
+
+
+def cloning_loss(
+    vla: VLA, table: StepTable, *, noise: float, swap: float, seed: int
+) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
+    """The squared error of foretold actions over chosen steps, or over whole demonstrations for a policy with memory.
+
+    The history shown is what an imperfect policy would have done: `noise` lies on it. A share `swap` of rows are shown
+    another row's: a past that foretells too well is copied, and a policy that copies itself does not look.
+    """
+
+    def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
+        generator = torch_rng(seed, "history", step)
+        if vla.spec.memory:
+            return _window_loss(vla, table, numbers, noise, swap, generator)
+        rows = torch.tensor(numbers)
+        inputs = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
+        targets, mask = table.ahead(rows, vla.spec.chunk)
+        return action_mse(vla.intend(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
+
+    return loss
+
+
+def rows_at(inputs: ControlInputs, rows: Tensor) -> ControlInputs:
+    """The chosen rows; `rows` (b,), or (b, t) for windows."""
+    return replace(
+        inputs,
+        actions=inputs.actions[rows],
+        state=inputs.state[rows],
+        images={camera: frames[rows] for camera, frames in inputs.images.items()},
+        text_ids=inputs.text_ids[rows],
+        history=inputs.history[rows],
+    )
+
+
+def _window_loss(
+    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, swap: float, generator: torch.Generator
+) -> tuple[Tensor, Metrics]:
+    """Whole demonstrations, padded at their end; memory begins as zeros."""
+    spans = [torch.nonzero(table.episode == number).squeeze(1) for number in numbers]
+    rows = torch.nn.utils.rnn.pad_sequence(spans, batch_first=True, padding_value=-1)
+    real, rows = rows >= 0, rows.clamp_min(0)
+    starts = torch.zeros_like(real)
+    starts[:, 0] = True
+    steps = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
+    carry = vla.start_carry(len(rows))
+    assert carry is not None
+    means, _ = vla.evaluate_windows(to_device(SequenceInputs(steps, carry, starts), vla.device))
+    targets, mask = table.ahead(rows.flatten(), vla.spec.chunk)
+    mask = mask & real.flatten().unsqueeze(1)
+    return action_mse(means.flatten(0, 1), targets.to(vla.device), mask.to(vla.device))
+
+
+def _disturbed(inputs: ControlInputs, noise: float, swap: float, generator: torch.Generator) -> ControlInputs:
+    past = inputs.history.flatten(0, -3)
+    shaken = past + noise * torch.randn(past.shape, generator=generator) * (past.abs().sum(dim=-1, keepdim=True) > 0)
+    others = shaken[torch.randperm(len(past), generator=generator)]
+    swapped = torch.rand(len(past), generator=generator) < swap
+    mixed = torch.where(swapped[:, None, None], others, shaken)
+    return replace(inputs, history=mixed.view_as(inputs.history))
+
+
+def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:
+    images: Mapping[str, Tensor] = {camera: torch.from_numpy(demo.images[camera]) for camera in vla.spec.cameras}
+    before = np.concatenate([np.zeros((vla.spec.history, demo.actions.shape[1]), np.float32), demo.actions])
+    windows = np.stack([before[step : step + vla.spec.history] for step in range(len(demo))])
+    rows = ControlInputs(
+        actions=torch.from_numpy(demo.actions),
+        state=torch.from_numpy(demo.states),
+        images=vla.features(images) if encode else dict(images),
+        text_ids=vla.read([demo.task]).expand(len(demo), -1),
+        history=torch.from_numpy(windows),
+    )
+    # all demonstrations together may be larger than a device's memory
+    return to_device(rows, "cpu")

@@ -1,0 +1,59 @@
+"""A phase of supervised training in a folder of its own, which goes on bit for bit where it was broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from lookact.ops.masked import Metrics
+from lookact.training.distributed import rank, sum_gradients, world_size
+from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
+from lookact.training.run import open_run
+
+Lesson = Callable[[Sequence[int], int], tuple[Tensor, Metrics]]
+"""The mean loss over the examples of these numbers, at this step."""
+
+
+def study(
+    folder: Path,
+    config: Mapping[str, Any],
+    modules: Mapping[str, nn.Module],
+    prepare: Callable[[], Lesson],
+    batches: Sequence[Sequence[int]],
+    *,
+    lr: float,
+    label: str,
+    save_every: int,
+) -> None:
+    """A learning step on each batch of example numbers, shared between processes.
+
+    What the lesson needs is prepared only where a step is still to be done.
+    """
+    learned = [parameter for module in modules.values() for parameter in module.parameters() if parameter.requires_grad]
+    with open_run(folder, config, auto_resume=True, tensorboard=False) as run:
+        optimizer, guard = build_adamw(modules, lr=lr), NonFiniteGuard()
+        state = {"optimizer": optimizer, "guard": guard}
+        run.restore(weights=modules, state=state)
+        if run.done >= len(batches):
+            return
+        lesson, loss_name = prepare(), f"loss/{folder.name}"
+        for step in run.steps(len(batches), label):
+            rates = set_learning_rate(
+                optimizer, step, warmup=len(batches) // 20, total=len(batches), schedule="cosine", floor=0.02
+            )
+            mine = list(batches[step - 1])[rank() :: world_size()]
+            loss, metrics = accumulate([mine] if mine else [], partial(_at, lesson, step), len)
+            sum_gradients(learned)
+            metrics |= clip_and_step(optimizer, learned, max_norm=1.0, guard=guard, loss=loss)
+            metrics |= {loss_name: loss, **rates}
+            run.log(metrics, step, show=loss_name)
+            if step % save_every == 0 or step == len(batches):
+                run.save(step, weights=modules, state=state, metrics=metrics, keep=1)
+
+
+def _at(lesson: Lesson, step: int, numbers: Sequence[int]) -> tuple[Tensor, Metrics]:
+    return lesson(numbers, step)

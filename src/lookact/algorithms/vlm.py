@@ -1,0 +1,93 @@
+"""The chat model of the token recipes: a tiny one made on the spot, or a real one by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from lookact.algorithms.vlm_settings import Model
+from lookact.data.demos import Script
+from lookact.models.vlm.loading import LoraSpec, load_chat
+from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.reference import AdapterReference, CopyReference, make_reference
+from lookact.models.vlm.sources import TINY
+from lookact.models.vlm.tiny import TinySpec, make_tiny
+from lookact.seeding import derive
+from lookact.training.atomic_io import TEMPORARY, place
+from lookact.training.distributed import barrier, is_main
+
+
+def open_chat(
+    model: Model,
+    folder: Path,
+    *,
+    corpus: Callable[[], Sequence[str]],
+    image_size: int,
+    seed: int,
+    value_head: bool = False,
+) -> ChatVLM:
+    """The model that `model` names; a tiny one is written to `folder` first, unless it is there already."""
+    source = model.source
+    if source == TINY:
+        source = str(folder)
+        if is_main() and not (folder / "config.json").exists():
+            spec = TinySpec(
+                hidden=model.hidden,
+                layers=model.layers,
+                vision_hidden=model.vision_hidden,
+                vision_depth=model.vision_depth,
+                image_size=image_size,
+            )
+            # under its own name only when it is whole: a run may be killed at any moment
+            place(make_tiny(folder.with_name(TEMPORARY + folder.name), corpus=corpus(), spec=spec, seed=seed), folder)
+        barrier()
+    # fresh adapters are drawn from the global stream: here it is a stream of their own, the same in every process
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(derive(seed, "adapters"))
+        return load_chat(
+            source,
+            dtype=model.dtype,
+            device=model.device,
+            attention=model.attention,
+            lora=LoraSpec(rank=model.lora_rank) if model.lora_rank else None,
+            quantise=model.quantise,
+            max_pixels=model.max_pixels,
+            gradient_checkpointing=model.gradient_checkpointing,
+            value_head=value_head,
+        )
+
+
+def script_of(chat: ChatVLM, *, system: str = "") -> Script:
+    """How this model writes conversations down."""
+    return Script(
+        encode=chat.encode_text,
+        image_tokens=lambda image: chat.image_token_counts(chat.encode_images([image])[1])[0],
+        image_pad_id=chat.image_pad_id,
+        end_id=chat.end_id,
+        system=system,
+    )
+
+
+class NoReference:
+    """Nothing to stay close to."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        pass
+
+
+Reference = NoReference | CopyReference | AdapterReference
+
+
+def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Reference:
+    """The reference that a policy is held to, made from the policy as it is now."""
+    if kind == "none":
+        return NoReference()
+    # an average needs weights of its own; a frozen one may be the policy with its adapters of now
+    return make_reference(chat) if kind == "frozen" else CopyReference(chat)

@@ -1,0 +1,1 @@
+"""LeRobotDataset v3, read and written."""

@@ -1,0 +1,207 @@
+"""Robot demonstrations as a LeRobotDataset-v3 folder: what it looks like, and how one is read.
+
+`meta/info.json` names the features, parquet files hold states and actions with one row a step, mp4 files hold what each
+camera saw, many episodes in a row. Any folder of that form is read, also one that was recorded elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lookact.data.lerobot.video import VideoReader
+from lookact.errors import DataError
+
+VERSION = "v3.0"
+INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
+EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One episode of an expert."""
+
+    task: str
+    images: Mapping[str, NDArray[np.uint8]]
+    """Camera to (t, h, w, 3): what was seen before each action."""
+    states: NDArray[np.float32]
+    """(t, s)"""
+    actions: NDArray[np.float32]
+    """(t, a)"""
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reader needs of a dataset; None takes whatever is there."""
+
+    cameras: tuple[str, ...] | None = None
+    state_size: int | None = None
+    action_size: int | None = None
+    image_size: tuple[int, int] | None = None
+    """(h, w)"""
+
+
+def read_demonstrations(
+    folder: Path, wanted: Wanted | None = None, *, only: int | None = None
+) -> Iterator[Demonstration]:
+    """Every episode in order, read one at a time, or a single one by its index; what does not fit is a DataError."""
+    info = read_info(folder)
+    cameras = check_features(folder, info, wanted or Wanted())
+    tasks = _read_tasks(folder)
+    rows = [row for row in read_rows(folder) if only is None or row["episode_index"] == only]
+    readers: dict[str, VideoReader] = {}
+    tables: dict[Path, pa.Table] = {}
+    for row in rows:
+        path = folder / info["data_path"].format(**_place(row, "data"))
+        if path not in tables:
+            # one file at a time stays in memory
+            tables = {path: _read_table(path)}
+        steps = _steps_of(tables[path], row, path)
+        yield Demonstration(
+            task=_task_of(row, steps, tasks),
+            images={name: _frames_of(folder, info, row, key, readers) for name, key in cameras.items()},
+            states=_matrix(steps, STATE, path),
+            actions=_matrix(steps, ACTION, path),
+        )
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """What `meta/episodes` tells of every episode, in order."""
+    return sorted(_read_tables(folder / "meta/episodes"), key=lambda row: int(row["episode_index"]))
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """The folder's description of itself."""
+    path = folder / INFO
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{folder} is no LeRobot dataset: {INFO} is missing") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: copy the dataset again") from error
+    missing = {"codebase_version", "fps", "features", "data_path"} - set(info)
+    if missing or not str(info["codebase_version"]).startswith("v3"):
+        found = info.get("codebase_version", f"without {', '.join(sorted(missing))}")
+        raise DataError(f"{path} is {found}, not v3: convert the dataset with LeRobot's own converter first")
+    return dict(info)
+
+
+def read_stats(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Feature to min, max, mean, std and count over the whole dataset."""
+    path = folder / STATS
+    try:
+        stats = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read: {error}") from error
+    return {feature: {name: np.array(value) for name, value in each.items()} for feature, each in stats.items()}
+
+
+def check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dict[str, str]:
+    """The video feature behind each camera wanted."""
+    features = info["features"]
+    for name, size in ((STATE, wanted.state_size), (ACTION, wanted.action_size)):
+        if name not in features:
+            raise DataError(f"{folder} has no {name}, only {', '.join(sorted(features))}: it can't be imitated")
+        found = list(features[name]["shape"])
+        if size is not None and found != [size]:
+            raise DataError(
+                f"{folder}: {name} has shape {found}, [{size}] is wanted: it is of another robot or control"
+            )
+    videos = {key.removeprefix(IMAGES): key for key, feature in features.items() if feature["dtype"] == "video"}
+    chosen = tuple(videos) if wanted.cameras is None else wanted.cameras
+    if absent := [name for name in chosen if name not in videos]:
+        raise DataError(
+            f"{folder} has no video of {', '.join(absent)}, only of {', '.join(sorted(videos)) or 'nothing'}"
+        )
+    for name in chosen:
+        shape = [side for side in features[videos[name]]["shape"] if side != 3]
+        if wanted.image_size is not None and shape != list(wanted.image_size):
+            raise DataError(f"{folder}: frames of {name} are {shape}, {list(wanted.image_size)} are wanted")
+    return {name: videos[name] for name in chosen}
+
+
+def _read_tasks(folder: Path) -> dict[int, str]:
+    table = _read_table(folder / TASKS)
+    # LeRobot writes a pandas index, whose column is named after the writer's mood
+    texts = next((name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)), None)
+    if texts is None or "task_index" not in table.column_names:
+        raise DataError(f"{folder / TASKS} has columns {table.column_names}, a text and task_index are needed")
+    return dict(zip(table["task_index"].to_pylist(), table[texts].to_pylist()))
+
+
+def _read_tables(folder: Path) -> list[dict[str, Any]]:
+    paths = sorted(folder.glob("*/*.parquet"))
+    if not paths:
+        raise DataError(f"{folder} holds no parquet file: the dataset was copied in part")
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        table = _read_table(path)
+        kept = [name for name in table.column_names if not name.startswith("stats/")]
+        rows += table.select(kept).to_pylist()
+    return rows
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        # as one file, else pyarrow takes "chunk-000" in the path for a partition
+        return pq.ParquetFile(path).read()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing: the dataset was copied in part") from error
+    except (pa.ArrowException, OSError) as error:
+        told = " ".join(str(error).split())[:160]
+        raise DataError(f"{path} is torn or no parquet file: {told}") from error
+
+
+def _place(row: Mapping[str, Any], kind: str) -> dict[str, int]:
+    try:
+        return {name: int(row[f"{kind}/{name}"]) for name in ("chunk_index", "file_index")}
+    except KeyError as error:
+        raise DataError(
+            f"episode {row.get('episode_index')} does not tell its {error}: meta/episodes is not v3"
+        ) from error
+
+
+def _steps_of(table: pa.Table, row: Mapping[str, Any], path: Path) -> pa.Table:
+    steps = table.filter(pc.equal(table["episode_index"], row["episode_index"]))
+    if len(steps) != row["length"]:
+        raise DataError(
+            f"{path} holds {len(steps)} of {row['length']} steps of episode {row['episode_index']}: it is torn"
+        )
+    return steps
+
+
+def _task_of(row: Mapping[str, Any], steps: pa.Table, tasks: Mapping[int, str]) -> str:
+    number = int(steps["task_index"][0].as_py()) if "task_index" in steps.column_names else -1
+    return tasks[number] if number in tasks else str((row.get("tasks") or [""])[0])
+
+
+def _matrix(steps: pa.Table, column: str, path: Path) -> NDArray[np.float32]:
+    if column not in steps.column_names:
+        raise DataError(f"{path} has no column {column}, though {INFO} names it")
+    return np.asarray(steps[column].to_pylist(), np.float32).reshape(len(steps), -1)
+
+
+def _frames_of(
+    folder: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str, readers: dict[str, VideoReader]
+) -> NDArray[np.uint8]:
+    """(t, h, w, 3) of one camera in one episode."""
+    path = folder / info["video_path"].format(video_key=key, **_place(row, f"videos/{key}"))
+    if key not in readers or readers[key].path != path:
+        readers[key] = VideoReader(path)
+    start = round(float(row[f"videos/{key}/from_timestamp"]) * info["fps"])
+    return readers[key].read(start, int(row["length"]))

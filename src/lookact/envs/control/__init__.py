@@ -1,0 +1,1 @@
+"""Control tasks from states and pictures: classic control, MetaWorld."""

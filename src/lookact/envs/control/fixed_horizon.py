@@ -1,0 +1,152 @@
+"""Worlds for rewards that are learned: a state vector, actions in [-1, 1], pictures, and episodes of equal length.
+
+A reward learned from preferences is known up to a constant only. Were an episode to end early, that constant would
+reward or punish its end, unseen: so none may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import PIL.Image
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lookact.envs.control.classic import WORLDS, Classic
+from lookact.envs.control.task_names import is_metaworld, is_tabletop
+from lookact.errors import ConfigError, EnvError
+from lookact.types import Image
+
+State = NDArray[np.float32]
+TABLETOP = {"reach": "reach", "push": "push", "pick-and-place": "pick_place"}
+HORIZON = 50
+"""Of worlds that have none of their own."""
+
+
+class FixedHorizon(gymnasium.Env[State, State]):
+    """Another environment with episodes of `horizon` decisions; one that terminates before is refused as it does.
+
+    `state_of` reads the state (s,) from its observation, `reward_of` the reward from its own and its info.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(
+        self,
+        inner: gymnasium.Env[Any, Any],
+        *,
+        horizon: int,
+        action_repeat: int = 1,
+        image_size: int = 64,
+        state_of: Callable[[Any], Any] = lambda shown: shown,
+        reward_of: Callable[[float, Mapping[str, Any]], float] = lambda reward, _: reward,
+    ) -> None:
+        if not isinstance(inner.action_space, spaces.Box) or not np.isfinite(inner.action_space.low).all():
+            raise ConfigError(
+                f"{inner} has actions of {inner.action_space}: choose a world with bounded continuous ones"
+            )
+        self.inner, self.horizon, self.action_repeat, self.image_size = inner, horizon, action_repeat, image_size
+        self._state_of, self._reward_of = state_of, reward_of
+        self.render_mode = "rgb_array"
+        shown, _ = inner.reset(seed=0)
+        size = np.asarray(state_of(shown)).shape
+        if len(size) != 1:
+            raise ConfigError(f"{inner} shows states of shape {size}: choose a world with a vector of numbers")
+        self.observation_space = spaces.Box(-np.inf, np.inf, size, np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, inner.action_space.shape, np.float32)
+        self.steps, self._over = 0, True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[State, dict[str, Any]]:
+        super().reset(seed=seed)
+        shown, info = self.inner.reset(seed=int(self.np_random.integers(2**31)), options=options)
+        self.steps, self._over = 0, False
+        return self._state(shown), {"success": bool(info.get("success", False))}
+
+    def step(self, action: State) -> tuple[State, float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise EnvError("the episode is over: call reset before the next step")
+        rewards, success = [], False
+        for _ in range(self.action_repeat):
+            shown, reward, terminated, truncated, info = self.inner.step(self._scaled(action))
+            rewards.append(self._reward_of(float(reward), info))
+            success = success or bool(info.get("success", False))
+            if terminated or (truncated and self.steps + 1 < self.horizon):
+                raise EnvError(
+                    f"{self.inner} ended itself after {self.steps + 1} of {self.horizon} decisions: a learned reward "
+                    "needs a fixed horizon, since the end would be a reward of its own; choose a world that goes on"
+                )
+        self.steps += 1
+        self._over = self.steps >= self.horizon
+        return self._state(shown), float(np.mean(rewards)), False, self._over, {"success": success}
+
+    def render(self) -> Image:
+        """(image_size, image_size, 3)"""
+        picture: Any = self.inner.render()
+        if picture is None or picture.shape[:2] != (self.image_size, self.image_size):
+            picture = PIL.Image.fromarray(picture).resize((self.image_size, self.image_size))
+        return np.asarray(picture, dtype=np.uint8)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _state(self, shown: Any) -> State:
+        return np.asarray(self._state_of(shown), dtype=np.float32)
+
+    def _scaled(self, action: State) -> State:
+        low, high = self.inner.action_space.low, self.inner.action_space.high  # type: ignore[attr-defined]
+        scaled: State = (low + 0.5 * (np.clip(action, -1.0, 1.0) + 1.0) * (high - low)).astype(np.float32)
+        return scaled
+
+
+def make_world(
+    task: str, *, horizon: int = 0, action_repeat: int = 1, image_size: int = 64, **options: Any
+) -> gymnasium.Env[State, State]:
+    """The world of a task's name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
+
+    A horizon of 0 is the world's own. `options` are MetaWorld's `camera` and `crop`.
+    """
+    lengths: dict[str, Any] = {"action_repeat": action_repeat, "image_size": image_size}
+    if task in WORLDS:
+        return Classic(task, horizon=horizon or None, **lengths)
+    # simulators are extras: only the one that is asked for must be there
+    if is_tabletop(task):
+        return _tabletop(task, horizon or HORIZON, **lengths)
+    if is_metaworld(task):
+        from lookact.envs.control.metaworld import MetaWorld
+
+        return MetaWorld(task, horizon=horizon or 500 // action_repeat, **lengths, **options)
+    try:
+        inner = gymnasium.make(task, render_mode="rgb_array")
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"no world {task!r}: give a MetaWorld task, a classic one or a Gymnasium id") from error
+    return FixedHorizon(inner, horizon=horizon or HORIZON, **lengths)
+
+
+def _tabletop(task: str, horizon: int, *, action_repeat: int, image_size: int) -> FixedHorizon:
+    """The arm at the table, rewarded by how far the task is done and not by the last step's part in it."""
+    name = "pick-and-place" if task.startswith("lookact/") else task.partition("/")[2]
+    if name not in TABLETOP:
+        raise ConfigError(
+            f"no task {task!r} at the table: choose of {', '.join(f'tabletop/{each}' for each in TABLETOP)}"
+        )
+    from lookact.envs.tabletop.env import Tabletop
+
+    inner = Tabletop(
+        task=TABLETOP[name],
+        cameras=(),
+        image_size=image_size,
+        max_steps=horizon * action_repeat,
+        terminate_on_success=False,
+        render_mode="rgb_array",
+    )
+    return FixedHorizon(
+        inner,
+        horizon=horizon,
+        action_repeat=action_repeat,
+        image_size=image_size,
+        state_of=lambda shown: shown["state"],
+        reward_of=lambda _, info: float(info["progress"]),
+    )

@@ -1,0 +1,81 @@
+"""Controllers that solve control tasks from the state, and pupils of theirs that stumble: pictures of every quality."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Controller = Callable[[NDArray[np.floating[Any]]], NDArray[np.float32]]
+"""From a state (s,) to an action (a,) in [-1, 1]."""
+GRAVITY, TORQUE = 15.0, 3.0
+"""Of Gymnasium's pendulum: its angle accelerates by GRAVITY * sin(angle) + TORQUE * torque."""
+MOST_TORQUE = 2.0
+STICKINESS = 0.8
+"""Chance that a stumbling pupil goes on stumbling as it did: lone random actions cancel out."""
+
+
+def controller_of(task: str) -> Controller | None:
+    """A controller for a pendulum or a MetaWorld task such as drawer-close-v3, None for others."""
+    name = task.rpartition("/")[2]
+    if name.startswith("Pendulum-"):
+        return swing_up
+    return metaworld_policy(name)
+
+
+def swing_up(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Pumps energy until the pendulum can reach the top, then holds it there; of cos, sin and speed of its angle."""
+    cosine, sine, speed = (float(value) for value in state)
+    if cosine > 0.9:
+        torque = -(10.0 * np.arctan2(sine, cosine) + 2.0 * speed)
+    else:
+        missing = GRAVITY * (1.0 - cosine) - 0.5 * speed**2
+        # torque along the motion adds energy; at rest any push begins it
+        torque = missing * (speed if speed else 1.0)
+    return np.array([np.clip(torque / MOST_TORQUE, -1.0, 1.0)], dtype=np.float32)
+
+
+def metaworld_policy(name: str) -> Controller | None:
+    """MetaWorld's own scripted policy of a task."""
+    try:
+        from metaworld.policies import ENV_POLICY_MAP
+    except ImportError:
+        return None
+    if name not in ENV_POLICY_MAP:
+        return None
+    policy = ENV_POLICY_MAP[name]()
+
+    def act(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        with warnings.catch_warnings():
+            # it says each time that its actions will be clipped
+            warnings.simplefilter("ignore")
+            action = policy.get_action(np.asarray(state, dtype=np.float64))
+        return np.asarray(np.clip(action, -1.0, 1.0), dtype=np.float32)
+
+    return act
+
+
+class NoisyExpert:
+    """Follows a controller but stumbles: for a while, again and again, it does something random instead."""
+
+    def __init__(
+        self, controller: Controller | None, *, stumbling: float, action_size: int, rng: np.random.Generator
+    ) -> None:
+        self.controller, self.rng = controller, rng
+        self.stumbling = 1.0 if controller is None else stumbling
+        """Share of steps that are random."""
+        self.action_size = action_size
+        self._change()
+
+    def act(self, state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        """The next action (a,)."""
+        if self.rng.random() > STICKINESS:
+            self._change()
+        return self.random if self.stumbles or self.controller is None else self.controller(state)
+
+    def _change(self) -> None:
+        self.stumbles = bool(self.rng.random() < self.stumbling)
+        self.random = self.rng.uniform(-1.0, 1.0, self.action_size).astype(np.float32)

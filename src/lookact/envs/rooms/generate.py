@@ -1,0 +1,112 @@
+"""Furnished rooms made on the spot: the same seed and style give the same room, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lookact.envs.rooms.architecture import build_structure
+from lookact.envs.rooms.furniture import make_piece
+from lookact.envs.rooms.layout import Standing, furnish
+from lookact.envs.rooms.obstacles import footprint_distance
+from lookact.envs.rooms.parts import Placed, assemble
+from lookact.envs.rooms.plan import draw_plan
+from lookact.envs.rooms.scene import CLASSES, Box, Scene
+from lookact.envs.rooms.space import FreeSpace, free_space
+from lookact.envs.rooms.walk import record_walk
+from lookact.errors import ConfigError, EnvError
+from lookact.seeding import numpy_rng
+
+ATTEMPTS = 64
+ARM = 0.8
+"""Every object has free floor within this many metres."""
+
+
+@dataclass(frozen=True)
+class RoomStyle:
+    """What rooms may be like."""
+
+    objects: tuple[int, int] = (4, 8)
+    """The fewest and the most."""
+    classes: tuple[str, ...] = CLASSES
+    side: tuple[float, float] = (4.0, 6.5)
+    """Metres."""
+    shapes: tuple[str, ...] = ("rectangle", "L")
+    distinct: bool = True
+    """No class twice, as long as there are enough classes."""
+
+    def __post_init__(self) -> None:
+        for name, known in ((self.classes, CLASSES), (self.shapes, ("rectangle", "L"))):
+            if not name or set(name) - set(known):
+                raise ConfigError(f"{name} can't furnish a room: choose from {', '.join(known)}")
+
+
+DEFAULT_STYLE = RoomStyle()
+
+
+def generate_room(seed: int, style: RoomStyle = DEFAULT_STYLE) -> Scene:
+    """A furnished room whose free space is connected and reaches every object."""
+    for attempt in range(ATTEMPTS):
+        scene = _attempt_room(seed, style, attempt)
+        if scene is not None:
+            return scene
+    raise EnvError(
+        f"no room for {style.objects[0]} objects within sides of {style.side} m: widen `side` or ask for fewer"
+    )
+
+
+def _attempt_room(seed: int, style: RoomStyle, attempt: int) -> Scene | None:
+    """One draw of a room; None if the furniture does not fit or cuts the floor apart."""
+    rng = numpy_rng(seed, "room", attempt)
+    shape = style.shapes[rng.integers(len(style.shapes))]
+    plan = draw_plan(rng, side=style.side, shape=shape)
+    pieces = [make_piece(label, rng) for label in _draw_labels(style, attempt, rng)]
+    standing = furnish(plan, pieces, rng)
+    if standing is None:
+        return None
+    structure = build_structure(plan, standing, rng)
+    objects = [Placed(item.piece.parts, item.x, item.y, item.yaw, number) for number, item in enumerate(standing)]
+    mesh = assemble([*structure, *objects])
+    scene = Scene(
+        f"room-{seed}", mesh.vertices, mesh.faces, mesh.colors, mesh.instances,
+        _boxes(standing), plan.floor, np.zeros((0, 4, 4)),
+    )  # fmt: skip
+    space = free_space(scene)
+    if not _all_in_reach(scene, space):
+        return None
+    return dataclasses.replace(scene, trajectory=record_walk(space, rng))
+
+
+def _draw_labels(style: RoomStyle, attempt: int, rng: np.random.Generator) -> list[str]:
+    """The classes of a room's objects; after many failed attempts fewer of them."""
+    fewest, most = style.objects
+    count = max(fewest, int(rng.integers(fewest, most + 1)) - attempt // 4)
+    if not style.distinct:
+        return [style.classes[i] for i in rng.integers(len(style.classes), size=count)]
+    labels: list[str] = []
+    while len(labels) < count:
+        labels += [style.classes[i] for i in rng.permutation(len(style.classes))]
+    return labels[:count]
+
+
+def _boxes(standing: Sequence[Standing]) -> tuple[Box, ...]:
+    """The box of each object, turned as it is."""
+    boxes = []
+    for number, item in enumerate(standing):
+        cosine, sine = np.cos(item.yaw), np.sin(item.yaw)
+        axes = np.array([[cosine, sine, 0.0], [-sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+        centroid = np.array([item.x, item.y, item.piece.size[2] / 2])
+        boxes.append(Box(f"{item.piece.label}-{number}", item.piece.label, centroid, np.array(item.piece.size), axes))
+    return tuple(boxes)
+
+
+def _all_in_reach(scene: Scene, space: FreeSpace) -> bool:
+    """Whether an agent can stand beside every object."""
+    rows, cols = np.nonzero(space.free)
+    if not len(rows):
+        return False
+    points = space.origin + (np.stack([cols, rows], axis=1) + 0.5) * space.cell
+    return all(footprint_distance(box, points).min() <= ARM for box in scene.boxes)

@@ -1,0 +1,95 @@
+"""A scene made ready to walk through: its picture maker and its walkable floor, built once and shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from lookact.envs.rooms.arkit import load_scene
+from lookact.envs.rooms.generate import RoomStyle, generate_room
+from lookact.envs.rooms.maps import floor_map
+from lookact.envs.rooms.motion import Pose
+from lookact.envs.rooms.render import Camera, Renderer
+from lookact.envs.rooms.scene import Scene
+from lookact.envs.rooms.space import FreeSpace, free_space
+from lookact.errors import EnvError
+from lookact.types import FloorMap, Image
+
+CAMERA_HEIGHT = 1.2
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Compared and hashed by identity, so that work done for a place can be cached."""
+
+    scene: Scene
+    renderer: Renderer
+    space: FreeSpace
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one camera sees, with the object index of every pixel: experts may use it, agents are not shown it."""
+
+    pose: Pose
+    rgb: Image
+    depth: NDArray[np.float32]
+    """(h, w) metres along the viewing axis, 0 where nothing was hit."""
+    instance: NDArray[np.int32]
+    """(h, w) index into `Scene.boxes`, negative elsewhere."""
+
+    def shown(self) -> dict[str, Any]:
+        """The part that agents are shown, copied since they may keep it."""
+        return {"rgb": self.rgb.copy(), "depth": self.depth.copy(), "pose": self.pose.vector()}
+
+
+@lru_cache(maxsize=64)
+def generated_place(seed: int, style: RoomStyle) -> Place:
+    """The room that `seed` and `style` stand for."""
+    return _prepare(generate_room(seed, style))
+
+
+@lru_cache(maxsize=16)
+def recorded_place(folder: str) -> Place:
+    """The ARKitScenes scan in `folder`."""
+    return _prepare(load_scene(Path(folder)))
+
+
+@lru_cache(maxsize=32)
+def place_map(place: Place, goal: int | None = None) -> FloorMap:
+    """The place from above; evaluations come back to the same ones again and again."""
+    return floor_map(place.scene, goal)
+
+
+def random_pose(place: Place, rng: np.random.Generator, mask: NDArray[np.bool_]) -> Pose:
+    """A pose uniform over the floor cells of `mask` and all directions."""
+    cells = np.argwhere(mask)
+    if not len(cells):
+        raise EnvError(f"nowhere to stand in {place.scene.id}: check its floor plan")
+    x, y = place.space.centre(*cells[rng.integers(len(cells))])
+    return Pose(float(x), float(y), float(rng.uniform(-np.pi, np.pi)), CAMERA_HEIGHT)
+
+
+def roomy(space: FreeSpace) -> NDArray[np.bool_]:
+    """Free cells with a free cell or two all around: nobody starts wedged between two things."""
+    open_cells: NDArray[np.bool_] = ndimage.binary_erosion(space.free, iterations=2)
+    return open_cells if open_cells.any() else space.free
+
+
+@lru_cache(maxsize=128)
+def look(place: Place, pose: Pose, camera: Camera) -> View:
+    """Render one view. Episodes of a group start alike: a third of what they see was seen a moment ago."""
+    frames = place.renderer.render(pose.matrix()[None], camera)
+    for picture in (frames.rgb, frames.depth, frames.instance):
+        picture.setflags(write=False)
+    return View(pose, frames.rgb[0], frames.depth[0], frames.instance[0])
+
+
+def _prepare(scene: Scene) -> Place:
+    return Place(scene, Renderer(scene), free_space(scene))

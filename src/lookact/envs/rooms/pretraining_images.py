@@ -1,0 +1,58 @@
+"""Random looks into generated rooms, with what stands where in the picture: lessons for untrained eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.envs.rooms.generate import RoomStyle
+from lookact.envs.rooms.motion import Pose
+from lookact.envs.rooms.places import CAMERA_HEIGHT, Place, View, generated_place, look
+from lookact.envs.rooms.render import Camera
+from lookact.seeding import derive, numpy_rng
+from lookact.types import Image
+
+PATCH = 16
+"""Pixels a side of the squares that coverage is told for: a Qwen3-VL patch."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One picture, and for each of its patches which objects it shows and how near they are."""
+
+    rgb: Image
+    coverage: NDArray[np.float32]
+    """(rows, columns, classes) the share of a patch's pixels on each class of object."""
+    nearness: NDArray[np.float32]
+    """(rows, columns) mean of 1 / (1 + metres)."""
+
+
+def draw_looks(seed: int, *, rooms: Iterable[int], per_room: int, style: RoomStyle, camera: Camera) -> Iterator[Look]:
+    """`per_room` looks from random places, in random directions, into each of the rooms with these numbers."""
+    for room in rooms:
+        place = generated_place(derive(seed, "room", room), style)
+        rng = numpy_rng(seed, "look", room)
+        cells = np.argwhere(place.space.free)
+        for _ in range(per_room):
+            x, y = place.space.centre(*cells[rng.integers(len(cells))])
+            pose = Pose(float(x), float(y), float(rng.uniform(-np.pi, np.pi)), CAMERA_HEIGHT)
+            yield annotate(look(place, pose, camera), place, style.classes)
+
+
+def annotate(view: View, place: Place, classes: tuple[str, ...]) -> Look:
+    """A view with its patches described."""
+    # structure and sky, -1 and -2, index the two places at the end
+    kinds = np.array([*(classes.index(box.label) for box in place.scene.boxes), -1, -1])[view.instance]
+    coverage = np.stack([_patch_means(kinds == kind) for kind in range(len(classes))], axis=-1)
+    # a depth of 0 says that nothing was hit, which is as far as it goes
+    nearness = np.where(view.depth > 0, 1.0 / (1.0 + view.depth), 0.0)
+    return Look(view.rgb, coverage, _patch_means(nearness))
+
+
+def _patch_means(pixels: NDArray[np.generic]) -> NDArray[np.float32]:
+    rows, columns = pixels.shape[0] // PATCH, pixels.shape[1] // PATCH
+    means: NDArray[np.float32] = pixels.reshape(rows, PATCH, columns, PATCH).mean(axis=(1, 3), dtype=np.float32)
+    return means

@@ -1,0 +1,61 @@
+"""Questions whose answer is a number: how many, how far, how long, how large."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from lookact.envs.rooms.grid import ROUNDING
+from lookact.envs.rooms.questions.facts import Draft, Facts, spoken
+from lookact.envs.rooms.questions.geometry import polygon_area
+
+NEAREST = 0.3
+"""Metres; nearer things are as good as touching, and a tenth of a metre would be too coarse for them."""
+
+
+def object_counting(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """Kinds with several members; kinds with one only where there are no others."""
+    kinds = {label: len(members) for label, members in facts.by_label.items()}
+    left = {label: members for label, members in kinds.items() if members > 1} or kinds
+    drafts: list[Draft] = []
+    while left and len(drafts) < count:
+        # the number is drawn first: twos would drown the rest
+        number = rng.choice(sorted(set(left.values())))
+        label = rng.choice([label for label, members in left.items() if members == number])
+        drafts.append(Draft(f"Counting every {spoken(label)} in this room, how many are there?", str(left.pop(label))))
+    return drafts
+
+
+def object_abs_distance(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """Closest points of two things that are each the only one of their kind."""
+    pairs = [pair for pair in itertools.combinations(facts.unique, 2) if facts.gaps[pair] >= NEAREST - ROUNDING]
+    drafts = []
+    for choice in rng.permutation(len(pairs))[:count]:
+        first, second = (pairs[choice][place] for place in rng.permutation(2))
+        text = f"From the closest point of the {facts.name(first)} to the closest point of the {facts.name(second)}"
+        drafts.append(Draft(f"{text}, what is the distance in meters?", _told(facts.gaps[first, second], 1)))
+    return drafts
+
+
+def object_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """The longest side of a thing's box, in centimetres."""
+    drafts = []
+    for index in (facts.unique[place] for place in rng.permutation(len(facts.unique))[:count]):
+        longest = 100 * float(facts.scene.boxes[index].size.max())
+        text = f"Of the length, width and height of the {facts.name(index)}, how long is the longest in centimeters?"
+        drafts.append(Draft(text, _told(longest, 0)))
+    return drafts
+
+
+def room_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """The floor plan's area; a scene has one such question."""
+    if len(facts.scene.floor) < 3 or not count:
+        return []
+    text = "How large is the floor of this room in square meters? If several rooms are shown, add them up."
+    return [Draft(text, _told(polygon_area(facts.scene.floor), 1))]
+
+
+def _told(number: float, digits: int) -> str:
+    """A number as an answer, halves upwards."""
+    return f"{number + ROUNDING:.{digits}f}"

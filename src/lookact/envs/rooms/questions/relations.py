@@ -1,0 +1,116 @@
+"""Questions about where things are to one another: what is closest, what is on which side."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookact.envs.rooms.grid import ROUNDING
+from lookact.envs.rooms.questions.facts import Draft, Facts, choose, spoken
+from lookact.envs.rooms.questions.geometry import wrap_degrees
+
+MARGIN_METRES = 0.15
+MARGIN_SHARE = 0.15
+"""The second closest must be further off by both margins."""
+MARGIN_DEGREES = 15.0
+"""No direction is asked that lies this close to the edge of its sector."""
+ARM = 0.5
+"""Metres; things nearer than this to the one who stands have no clear direction."""
+TRIES = 40
+
+# degrees from the facing direction, left is positive: (from, to, name)
+Sectors = tuple[tuple[float, float, str], ...]
+EASY: Sectors = ((0, 180, "left"), (-180, 0, "right"))
+MEDIUM: Sectors = ((0, 135, "left"), (-135, 0, "right"), (135, 180, "back"), (-180, -135, "back"))
+HARD: Sectors = ((0, 90, "front-left"), (-90, 0, "front-right"), (90, 180, "back-left"), (-180, -90, "back-right"))
+
+
+def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """Which of four kinds is closest to a thing, measured to the nearest member of each kind."""
+    labels = list(facts.by_label)
+    if len(labels) < 5 or not facts.unique:
+        return []
+    drafts: dict[tuple[int, frozenset[str]], Draft] = {}
+    for _ in range(TRIES * count):
+        target = facts.unique[rng.integers(len(facts.unique))]
+        kinds = [label for label in labels if label != facts.scene.boxes[target].label]
+        chosen = [kinds[place] for place in rng.permutation(len(kinds))[:4]]
+        gaps = [min(facts.gaps[target, index] for index in facts.by_label[label]) for label in chosen]
+        best, second = sorted(gaps)[:2]
+        if (
+            second - best < max(MARGIN_METRES, MARGIN_SHARE * second) - ROUNDING
+            or (target, frozenset(chosen)) in drafts
+        ):
+            continue
+        names = [spoken(label) for label in chosen]
+        nearest = names[int(np.argmin(gaps))]
+        options, letter = choose(rng, nearest, [name for name in names if name != nearest])
+        text = (
+            f"Which of these ({', '.join(names)}) is closest to the {facts.name(target)}? Measure between closest "
+            "points, and where there are several of a kind take the nearest one."
+        )
+        drafts[target, frozenset(chosen)] = Draft(text, letter, options)
+        if len(drafts) == count:
+            break
+    return list(drafts.values())
+
+
+def object_rel_direction_easy(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """Left or right."""
+    return _directions(facts, rng, count, EASY, "on my left or on my right?")
+
+
+def object_rel_direction_medium(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """Left, right or back."""
+    rest = "to my left, to my right or at my back? At my back means that I would have to turn by 135 degrees or more."
+    return _directions(facts, rng, count, MEDIUM, rest)
+
+
+def object_rel_direction_hard(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """One of the four quadrants."""
+    rest = (
+        "to my front-left, front-right, back-left or back-right? "
+        "These are the four quadrants around me, with the front being where I face."
+    )
+    return _directions(facts, rng, count, HARD, rest)
+
+
+def _directions(facts: Facts, rng: np.random.Generator, count: int, sectors: Sectors, rest: str) -> list[Draft]:
+    names = list(dict.fromkeys(name for _, _, name in sectors))
+    triples, answers = clear_triples(facts, sectors, names)
+    piles = [list(rng.permutation(np.flatnonzero(answers == answer))) for answer in range(len(names))]
+    # every answer in turn until one runs out: a scene that lacks one would make the others a better guess
+    rounds = min(len(pile) for pile in piles)
+    order = [answer for _ in range(rounds) for answer in rng.permutation(len(names))]
+    drafts = []
+    for wanted in order[:count]:
+        here, there, what = (facts.name(facts.unique[place]) for place in triples[piles[wanted].pop()])
+        options, letter = choose(rng, names[wanted], [name for name in names if name != names[wanted]])
+        text = f"I am standing by the {here} and facing the {there}. Is the {what} {rest}"
+        drafts.append(Draft(text, letter, options))
+    return drafts
+
+
+def clear_triples(facts: Facts, sectors: Sectors, names: list[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Triples (k, 3) of places in `facts.unique` (stand, face, seek) with a clear answer, and the answers (k,)."""
+    centres = facts.centres[facts.unique]
+    offsets = centres[None] - centres[:, None]
+    far = np.hypot(offsets[..., 0], offsets[..., 1]) >= ARM - ROUNDING
+    bearings = np.degrees(np.arctan2(offsets[..., 1], offsets[..., 0]))
+    angles = wrap_degrees(bearings[:, None, :] - bearings[:, :, None])
+    answers = np.full(angles.shape, -1)
+    for low, high, name in sectors:
+        answers[(angles >= low) & (angles < high)] = names.index(name)
+    for edge in _edges(sectors):
+        answers[np.abs(wrap_degrees(angles - edge)) < MARGIN_DEGREES - ROUNDING] = -1
+    answers[~(far[:, :, None] & far[:, None, :])] = -1
+    places = np.arange(len(centres))
+    answers[:, places, places] = -1
+    triples = np.argwhere(answers >= 0)
+    return triples, answers[tuple(triples.T)]
+
+
+def _edges(sectors: Sectors) -> list[float]:
+    """Where one name gives way to another; sectors of one name may touch."""
+    ending = {high % 360: name for _, high, name in sectors}
+    return [low for low, _, name in sectors if ending[low % 360] != name]

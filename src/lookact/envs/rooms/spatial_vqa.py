@@ -1,0 +1,196 @@
+"""`lookact/SpatialVQA-v0`: look around a scene and answer a VSI-Bench question about it.
+
+Each turn the agent moves the camera (`{"rotation_angle_degrees": 30, "forward_meters": 0.5}`) or answers
+(`{"answer": "B"}`, `{"answer": "2.4"}`), which ends the episode with VSI-Bench's score as reward. The last turn
+demands an answer: without one the episode ends with 0. It always ends by its own rules, so it terminates and is
+never truncated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import gymnasium
+
+from lookact.envs.rooms.generate import RoomStyle
+from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
+from lookact.envs.rooms.motion import Limits, Pose, clamp
+from lookact.envs.rooms.places import Place, generated_place, place_map, random_pose, recorded_place, roomy
+from lookact.envs.rooms.question_coverage import Seen
+from lookact.envs.rooms.questions import ask
+from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.vsi import Question, format_prompt
+from lookact.envs.rooms.walker import Walker
+from lookact.envs.rooms.wordings import TYPES
+from lookact.errors import ConfigError, EnvError, ParseError
+from lookact.seeding import derive, numpy_rng
+from lookact.text.actions import ANSWER_KEY, parse_move_or_answer
+from lookact.text.answers import QUESTION_TYPES, score_answer
+from lookact.types import FloorMap, Image, Observation
+
+ATTEMPTS = 20
+PROMPT_LENGTH = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """A question with the place it is about and where the looking starts."""
+
+    place: Place
+    question: Question
+    start: Pose
+
+
+class SpatialVQA(gymnasium.Env[Shown, Reply]):
+    """Observations are `rgb`, `depth`, `pose` (x, y, yaw, height) and the `prompt` of the turn."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        rows: Sequence[tuple[Question, str]] | None = None,
+        types: tuple[str, ...] = TYPES,
+        style: RoomStyle | None = None,
+        image_size: int = 96,
+        fov_degrees: float = 90.0,
+        max_turns: int = 6,
+        limits: Limits | None = None,
+        turn_cost: float = 0.0,
+        render_mode: str | None = None,
+    ) -> None:
+        """`rows` are questions with the ARKitScenes folders of their scenes; without them rooms are generated in
+        `style` and asked about by `types`. Every turn that does not answer costs `turn_cost`."""
+        if rows is not None and not rows:
+            raise ConfigError("rows is empty: give at least one question, or leave it out to generate them")
+        if unknown := set(types) - set(QUESTION_TYPES):
+            raise ConfigError(f"unknown question types {sorted(unknown)}: choose from {', '.join(QUESTION_TYPES)}")
+        self.rows = rows
+        self.types = types
+        # things that occur twice are there to be counted
+        self.style = style or RoomStyle(distinct=False)
+        self.camera = Camera.square(image_size, fov_degrees)
+        self.max_turns = max_turns
+        self.limits = limits or Limits()
+        self.turn_cost = turn_cost
+        self.render_mode = render_mode
+        self.observation_space = observation_space(image_size, text="prompt", length=PROMPT_LENGTH)
+        self.action_space = reply_space()
+        self._over = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
+        """Options `scene_seed` (with `rows`: the row) and `start_seed` (question and start) win over `seed`."""
+        super().reset(seed=seed)
+        self.inquiry = self._find_inquiry(*episode_seeds(self, seed, options))
+        self.walker = Walker(self.inquiry.place, self.inquiry.start, self.camera, self.limits)
+        self.seen = Seen(self.inquiry.question, tuple(box.label for box in self.inquiry.place.scene.boxes))
+        self.seen.add(self.walker.view)
+        self.turn = 0
+        self._over = False
+        info = self._with_prompt(self._info())
+        return self._shown(info), info
+
+    def step(self, action: Reply) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise EnvError("the episode is over: call reset before the next step")
+        self.turn += 1
+        before = self.seen.share
+        outcome = self._respond(action)
+        self.seen.add(self.walker.view)
+        info = self._info() | outcome | {"seen_share_before": before}
+        self._over = info["answered"] or self.turn >= self.max_turns
+        parts = {
+            "answer_reward": self._score(info["prediction"]) if info["answered"] else 0.0,
+            "turn_reward": 0.0 if info["answered"] else -self.turn_cost,
+        }
+        info = self._with_prompt(info | parts)
+        return self._shown(info), sum(parts.values()), self._over, False, info
+
+    def render(self) -> Image | None:
+        return self.walker.view.rgb.copy() if self.render_mode == "rgb_array" else None
+
+    def floor_map(self) -> FloorMap:
+        """The episode's room from above."""
+        return place_map(self.inquiry.place)
+
+    def _respond(self, action: Reply) -> dict[str, Any]:
+        """Carry the action out; what changed in the info."""
+        text = action if isinstance(action, str) else json.dumps(dict(action), default=float)
+        try:
+            keys = parse_move_or_answer(text)
+        except ParseError as problem:
+            return {"valid_action": False, "action_error": str(problem)}
+        if ANSWER_KEY in keys:
+            return {"answered": True, "prediction": keys[ANSWER_KEY]}
+        return {"collided": self.walker.move(clamp(keys, self.limits)).collided}
+
+    def _score(self, prediction: str) -> float:
+        question = self.inquiry.question
+        return score_answer(question.question_type, prediction, question.ground_truth)
+
+    def _find_inquiry(self, scene_seed: int, start_seed: int) -> Inquiry:
+        if self.rows is not None:
+            question, folder = self.rows[scene_seed % len(self.rows)]
+            place = recorded_place(folder)
+            return Inquiry(place, question, random_pose(place, numpy_rng(start_seed, "start"), roomy(place.space)))
+        for attempt in range(ATTEMPTS):
+            seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
+            place = generated_place(seed, self.style)
+            if (drawn := draw_question(place, start_seed, self.types)) is not None:
+                return Inquiry(place, drawn, random_pose(place, numpy_rng(start_seed, "start"), roomy(place.space)))
+        raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
+
+    def _shown(self, info: Mapping[str, Any]) -> Shown:
+        return self.walker.view.shown() | {"prompt": info["prompt"]}
+
+    def _with_prompt(self, info: dict[str, Any]) -> dict[str, Any]:
+        asked = f"{format_prompt(self.inquiry.question)}\n" if self.turn == 0 else ""
+        return info | {"prompt": asked + turn_prompt(info)}
+
+    def _info(self) -> dict[str, Any]:
+        question = self.inquiry.question
+        return {
+            "answered": False,
+            "prediction": "",
+            "ground_truth": question.ground_truth,
+            "question_type": question.question_type,
+            "question_id": f"{question.scene_name}_{question.question_type}_{question.id}",
+            "scene_id": self.inquiry.place.scene.id,
+            "collided": False,
+            "collisions": self.walker.collisions,
+            "path_length": self.walker.path_length,
+            "seen_share": self.seen.share,
+            "seen_share_before": self.seen.share,
+            "valid_action": True,
+            "action_error": "",
+            "turn": self.turn,
+            "max_turns": self.max_turns,
+        }
+
+
+@lru_cache(maxsize=256)
+def draw_question(place: Place, seed: int, types: tuple[str, ...]) -> Question | None:
+    """A question of a type that `seed` draws among those that fit the place, or None if none does."""
+    for index in numpy_rng(seed, "type").permutation(len(types)):
+        drawn = ask(place.scene, seed=derive(seed, "question"), types=(types[index],), per_type=1)
+        if drawn:
+            return drawn[0]
+    return None
+
+
+def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
+    """What a chat model reads: the turn's prompt as it is."""
+    return Observation(info["prompt"], {"head": shown["rgb"]}, shown["depth"], shown["pose"])
+
+
+def turn_prompt(info: Mapping[str, Any]) -> str:
+    """How the last turn went and what this one asks for."""
+    turn, turns = info["turn"] + 1, info["max_turns"]
+    if info["answered"] or turn > turns:
+        return "Done."
+    asked = f"Turn {turn} of {turns}: {'answer now' if turn == turns else 'move or answer'}."
+    return asked if turn == 1 else f"{feedback(info)} {asked}"

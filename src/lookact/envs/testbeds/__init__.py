@@ -1,0 +1,1 @@
+"""Small environments that test one claim: memory, and the noisy-TV problem."""

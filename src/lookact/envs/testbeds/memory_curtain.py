@@ -1,0 +1,84 @@
+"""`lookact/Hidden-v0`: a thing stands behind a curtain that opens now and then, and nothing else ever happens.
+
+Who remembers what it was and where it stood foresees each opening; who sees only the last few frames cannot. It shows
+what the table shows (two pictures, a state, an instruction), so that it can stand in for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lookact.envs.rooms.interface import PRINTABLE, Shown
+from lookact.errors import ConfigError
+from lookact.seeding import numpy_rng
+from lookact.types import Image
+
+COLOURS = np.array([[220, 40, 40], [40, 180, 60], [50, 80, 220], [240, 200, 40]], np.uint8)
+CURTAIN, GROUND = np.array([120, 120, 130], np.uint8), np.array([235, 235, 230], np.uint8)
+INSTRUCTION = "remember what is behind the curtain"
+STATE_SIZE, ACTION_SIZE = 1, 8
+
+
+class Hidden(gymnasium.Env[Shown, NDArray[np.float32]]):
+    """The curtain is open at the first step and every `period` steps from then on; `state` says how soon again."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, *, image_size: int = 32, max_steps: int = 48, period: int = 6, places: int = 2) -> None:
+        if period < 2 or image_size % places:
+            raise ConfigError(
+                f"period {period} and {places} places in {image_size} pixels: give a period of 2 or more, "
+                "and places that divide the picture"
+            )
+        self.image_size, self.max_steps, self.period, self.places = image_size, max_steps, period, places
+        picture = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
+        self.observation_space = spaces.Dict(
+            {
+                "head": picture,
+                "wrist": picture,
+                "state": spaces.Box(0.0, 1.0, (STATE_SIZE,), np.float32),
+                "instruction": spaces.Text(len(INSTRUCTION), charset=PRINTABLE),
+            }
+        )
+        self.action_space = spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
+        super().reset(seed=seed)
+        rng = self.np_random if seed is None else numpy_rng(seed, "hidden")
+        self.colour, self.place = int(rng.integers(len(COLOURS))), int(rng.integers(self.places**2))
+        self.steps = 0
+        return self._shown(), self._info()
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return self._shown(), 0.0, False, self.steps >= self.max_steps, self._info()
+
+    def _shown(self) -> Shown:
+        wait = np.float32((-self.steps % self.period) / self.period)
+        picture = self._draw()
+        return {
+            "head": np.broadcast_to(CURTAIN, picture.shape).copy(),
+            "wrist": picture,
+            "state": np.array([wait], np.float32),
+            "instruction": INSTRUCTION,
+        }
+
+    def _draw(self) -> Image:
+        size, side = self.image_size, self.image_size // self.places
+        picture: Image = np.empty((size, size, 3), np.uint8)
+        if self.steps % self.period:
+            picture[:] = CURTAIN
+            return picture
+        picture[:] = GROUND
+        top, left = side * (self.place // self.places), side * (self.place % self.places)
+        picture[top : top + side, left : left + side] = COLOURS[self.colour]
+        return picture
+
+    def _info(self) -> dict[str, Any]:
+        return {"instruction": INSTRUCTION, "open": self.steps % self.period == 0, "step": self.steps}

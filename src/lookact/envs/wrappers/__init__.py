@@ -1,0 +1,1 @@
+"""Gymnasium environments as what a recipe acts in."""

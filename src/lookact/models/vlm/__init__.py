@@ -1,0 +1,1 @@
+"""Vision-language policy: loading, scoring, adapters, references."""

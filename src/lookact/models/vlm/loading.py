@@ -1,0 +1,189 @@
+"""Chat VLMs from and to the Hugging Face layout: the tiny folder, a local snapshot or a name on the Hub."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer, BitsAndBytesConfig
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from lookact.errors import ConfigError, DataError
+from lookact.models.vlm.images import pixel_budget, save_processor
+from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME
+from lookact.models.vlm.value_head import ValueHead
+
+VALUE_FILE = "value_head.safetensors"
+
+
+@dataclass(frozen=True)
+class LoraSpec:
+    """Low-rank adapters (arXiv:2106.09685) on the linears whose names end in `targets`."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    """Above 0 the scores of one and the same unit vary from call to call."""
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def load_chat(
+    source: Path | str,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    device_map: str | Mapping[str, Any] | None = None,
+    attention: str = "sdpa",
+    lora: LoraSpec | None = None,
+    quantise: Literal["nf4"] | None = None,
+    min_pixels: int | None = None,
+    max_pixels: int | None = None,
+    gradient_checkpointing: bool = False,
+    value_head: bool = False,
+) -> ChatVLM:
+    """A Qwen3-VL policy from `source`: a checkpoint folder, an adapter folder of `save_chat`, or a Hub name.
+
+    An adapter folder brings its own adapters, whatever `lora` says. A saved value head is loaded with it;
+    `value_head=True` makes a fresh one where there is none.
+    """
+    base, adapter = resolve(source)
+    model = load_model(base, dtype, device, device_map, attention, quantise)
+    if quantise is not None:
+        model.requires_grad_(False)
+    if adapter is not None:
+        model = PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
+    elif lora is not None:
+        model = add_lora(model, lora)
+    processor = load_image_processor(base, min_pixels, max_pixels)
+    chat = ChatVLM(model, AutoTokenizer.from_pretrained(base), processor)
+    chat.value_head = load_value_head(Path(source) / VALUE_FILE, chat, fresh=value_head)
+    chat.banned = chat.banned.to(chat.output_weight.device)
+    chat.gradient_checkpointing = gradient_checkpointing
+    return chat
+
+
+def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path:
+    """Write `chat` in the Hugging Face layout; adapters alone where it has them, unless they are to be merged in."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = chat.model
+    if merge and chat.model is not chat.causal:
+        # on a copy: merging takes the adapters out of the model that is trained on
+        model = copy.deepcopy(chat.model).merge_and_unload()
+    model.save_pretrained(folder)
+    save_readers(chat, folder)
+    if chat.value_head is not None:
+        save_file(chat.value_head.state_dict(), folder / VALUE_FILE)
+    return folder
+
+
+def save_readers(chat: ChatVLM, folder: Path) -> None:
+    """What a model needs beside its weights: its tokenizer and its image processor."""
+    chat.tokenizer.save_pretrained(folder)
+    save_processor(chat.image_processor, folder)
+
+
+def resolve(source: Path | str) -> tuple[str, Path | None]:
+    """The base model's folder or Hub name, and the adapter folder if `source` is one."""
+    folder = Path(source)
+    if not folder.exists():
+        if isinstance(source, str) and HUB_NAME.fullmatch(source):
+            return source, None
+        raise DataError(f"no checkpoint at {source}: give a folder that exists, or a Hub name like {CHAT_EXAMPLE}")
+    if (folder / ADAPTER_FILE).exists():
+        base = json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
+        return resolve(base)[0], folder
+    if not (folder / "config.json").exists():
+        raise DataError(f"{source} is not a checkpoint: it has no config.json")
+    return str(folder), None
+
+
+def load_model(
+    base: str,
+    dtype: str,
+    device: str,
+    device_map: str | Mapping[str, Any] | None,
+    attention: str,
+    quantise: Literal["nf4"] | None,
+) -> Any:
+    """The bare model of `base` on its device or devices, every weight found in the checkpoint."""
+    options: dict[str, Any] = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
+    if quantise is not None:
+        options |= {"quantization_config": nf4(options["dtype"]), "device_map": device_map or {"": device}}
+    elif device_map is not None:
+        options["device_map"] = device_map
+    try:
+        config = AutoConfig.from_pretrained(base)
+        if not config.model_type.startswith("qwen3_vl"):
+            raise ConfigError(f"{base} is a {config.model_type} model: choose a Qwen3-VL checkpoint")
+        model, report = AutoModelForImageTextToText.from_pretrained(base, output_loading_info=True, **options)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise DataError(f"cannot load {base}: {first_line(error)}") from error
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise DataError(
+            f"{base} lacks weights, such as {min(map(str, report['missing_keys'] or report['mismatched_keys']))}"
+        )
+    return model if "device_map" in options else model.to(device)
+
+
+def nf4(compute: torch.dtype) -> BitsAndBytesConfig:
+    """4-bit NormalFloat weights (arXiv:2305.14314), computed with in `compute`."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError("quantise nf4 needs bitsandbytes: pip install 'lookact[quant]'")
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute)
+
+
+def add_lora(model: Any, lora: LoraSpec) -> Any:
+    """`model` frozen, with fresh adapters that change nothing yet."""
+    settings = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=list(lora.targets), bias="none"
+    )
+    try:
+        return get_peft_model(model, settings)
+    except ValueError as error:
+        raise ConfigError(f"LoRA targets {lora.targets} do not fit the model: {first_line(error)}") from error
+
+
+def load_image_processor(base: str, min_pixels: int | None, max_pixels: int | None) -> Any:
+    """The checkpoint's image processor with its pixel budget set, and seen to have taken."""
+    processor = Qwen2VLImageProcessorPil.from_pretrained(base)
+    low, high = pixel_budget(processor)
+    wanted = (low if min_pixels is None else min_pixels, high if max_pixels is None else max_pixels)
+    if not 0 < wanted[0] <= wanted[1]:
+        raise ConfigError(f"min_pixels {wanted[0]} and max_pixels {wanted[1]}: the first must not exceed the second")
+    # from_pretrained(max_pixels=...) is silently ignored: only `size` counts
+    processor.size = {"shortest_edge": wanted[0], "longest_edge": wanted[1]}
+    side = math.isqrt(4 * wanted[1])
+    patches = processor.get_number_of_image_patches(side, side, {})
+    if pixel_budget(processor) != wanted or patches * processor.patch_size**2 > wanted[1]:
+        raise ConfigError(
+            f"the image processor of {base} ignores the pixel budget {wanted}: it is {pixel_budget(processor)}"
+        )
+    return processor
+
+
+def load_value_head(file: Path, chat: ChatVLM, *, fresh: bool) -> ValueHead | None:
+    """The value head saved at `file`, else a fresh one or none."""
+    weights = load_file(file) if file.exists() else None
+    if weights is None and not fresh:
+        return None
+    head = ValueHead(chat.output_weight.shape[1])
+    if weights is not None:
+        head.load_state_dict(weights)
+    return head.to(chat.output_weight.device)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""World model with memory: VQ tokens, experts, heads, and the explorer."""

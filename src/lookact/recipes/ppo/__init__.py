@@ -1,0 +1,1 @@
+"""PPO with a critic for multi-turn token policies."""

@@ -1,0 +1,1 @@
+"""SAC on a reward that is learned from preferences."""

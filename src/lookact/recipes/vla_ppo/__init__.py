@@ -1,0 +1,1 @@
+"""Behaviour cloning, then PPO, for a vision-language-action policy."""

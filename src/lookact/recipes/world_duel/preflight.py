@@ -1,0 +1,84 @@
+"""What world-duel sees to before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lookact.errors import ConfigError
+from lookact.models.vlm.sources import check_source
+from lookact.recipes.world_duel.config import Config
+from lookact.training.preflight import Job, need_device, need_files, need_package, need_room, need_same
+
+CHECKPOINT = ("model.safetensors",)
+"""What every checkpoint holds."""
+CELL = 8
+"""Pixels a side of a cell of the finest scale."""
+
+SHAPES = (
+    *(f"world.{name}" for name in ("control", "image_size")),
+    *(f"tokens.{name}" for name in ("codes", "latent", "width", "scales")),
+    *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "members")),
+    *(f"model.{name}" for name in ("chunk_size", "action_head", "action_dim", "state_dim", "lora_rank")),
+)
+"""Settings without which a checkpoint's weights do not fit."""
+
+
+def preflight(cfg: Config, job: Job) -> None:
+    """Refuse what could not work on this machine, before anything is begun."""
+    need_package("mujoco", "world-duel")
+    if cfg.world.env == "maniskill":
+        for package in ("mani_skill", "sapien"):
+            need_package(package, "world.env maniskill", instead="set --world.env tabletop")
+    if job.checkpoint is not None:
+        need_files(job.checkpoint, "world-duel", CHECKPOINT)
+        if job.command == "collect":
+            need_files(job.checkpoint / "student", "world-duel student", CHECKPOINT[:1])
+    if job.trains:
+        need_same(cfg, job.resume, SHAPES)
+        check_phase(cfg)
+        check_shape(cfg)
+        remedy = "free some, give another --out, or record fewer episodes (--teacher.episodes, --adversarial.episodes)"
+        need_room(job.folder, recorded_bytes(cfg), remedy=remedy)
+    need_device("model.device", cfg.model.device)
+
+
+def check_phase(cfg: Config) -> None:
+    """Refuse a phase that lacks what the phases before it would have given."""
+    later = cfg.phase in ("student", "adversarial")
+    if later and not cfg.teacher_path:
+        raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
+    if cfg.phase == "adversarial" and not cfg.student_path:
+        raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
+    if cfg.phase != "teacher" and cfg.model.action_head != "gaussian":
+        raise ConfigError(f"phase {cfg.phase} needs exact log-probs: set model.action_head to gaussian")
+    if cfg.teacher_path:
+        need_files(Path(cfg.teacher_path), "world-duel", CHECKPOINT)
+    if cfg.student_path:
+        need_files(Path(cfg.student_path), "world-duel", ("student", *CHECKPOINT))
+
+
+def check_shape(cfg: Config) -> None:
+    """Refuse sizes that do not fit each other."""
+    scales, size = cfg.tokens.scales, cfg.world.image_size
+    if size % CELL:
+        raise ConfigError(f"world.image_size = {size}: give a multiple of {CELL}")
+    if not scales or scales[-1] * CELL != size or list(scales) != sorted(scales):
+        raise ConfigError(
+            f"tokens.scales = {scales}: pictures of {size} pixels need rising ones that end in {size // CELL}"
+        )
+    model = cfg.model
+    if model.train_gen_expert_only and (model.freeze_gen_expert or model.train_act_expert_only):
+        raise ConfigError(
+            "model.train_gen_expert_only leaves nothing else to learn: drop freeze_gen_expert and train_act_expert_only"
+        )
+    if model.width % model.heads:
+        raise ConfigError(f"model.width = {model.width}: give a multiple of the {model.heads} heads")
+    check_source(model.text, "bert", example="google-bert/bert-base-uncased", bare=True)
+
+
+def recorded_bytes(cfg: Config) -> int:
+    """What the recorded pictures of both cameras take."""
+    random = cfg.teacher.episodes if cfg.phase != "student" else 0
+    more = cfg.adversarial.episodes if cfg.phase in ("adversarial", "all") else 0
+    frames = (random + more + cfg.evaluation.episodes) * (cfg.world.steps_per_episode + 1) * 2
+    return frames * cfg.world.image_size**2 * 3

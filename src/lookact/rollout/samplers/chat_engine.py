@@ -1,0 +1,174 @@
+"""Answers independent conversations with images on a chat VLM, many at a time.
+
+Greedy replies do not depend on the batch they are computed in. Padding and batch size change sums in their last bits,
+which matters only where two tokens are nearly equally likely: such a near tie is settled by computing that row alone,
+so that every greedy token is the one that a row asked alone would get.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jinja2 import TemplateError
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import linear
+
+from lookact.errors import DataError, TokenMismatch
+from lookact.judges.server.records import Prompt, Reply
+from lookact.models.vlm.policy import ChatVLM
+from lookact.ops.logprobs import NEVER, adjust_logits, sample_tokens
+from lookact.rollout.samplers.kv_cache import TurnCache
+from lookact.rollout.samplers.padded_decode import extend, left_pad
+from lookact.rollout.samplers.single_sequence import SingleSequenceDecoder
+from lookact.seeding import numpy_rng
+from lookact.text.chat import SPECIAL_TOKENS, expand_images
+
+NEAR_TIE = {torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
+"""Logits closer than this may change places between batches: some ten times the rounding of the type."""
+SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
+
+
+@dataclass
+class _Row:
+    index: int
+    prompt: Prompt
+    ids: NDArray[np.int64]
+    pixels: Tensor
+    grids: Tensor
+    uniforms: NDArray[np.float64]
+    sampled: list[int] = field(default_factory=list)
+    alone: SingleSequenceDecoder | None = None
+    """Made at the first near tie."""
+
+
+class ChatEngine:
+    """A `Generate` over a model in this process; not to be called from two threads at once."""
+
+    def __init__(self, chat: ChatVLM, *, max_context: int = 8192, batch_tokens: int = 32768) -> None:
+        self.chat, self.max_context, self.batch_tokens = chat, max_context, batch_tokens
+        self.near_tie = NEAR_TIE.get(chat.output_weight.dtype, 2e-3)
+        self.settled = 0
+        """Near ties so far."""
+        chat.eval()
+
+    @torch.inference_mode()
+    def __call__(self, prompts: Sequence[Prompt], dropped: Callable[[int], bool]) -> Iterator[tuple[int, Reply]]:
+        rows = []
+        for index, prompt in enumerate(prompts):
+            try:
+                rows.append(self._encode(index, prompt))
+            except (DataError, TokenMismatch, TemplateError, ValueError) as error:
+                yield index, Reply(error=" ".join(str(error).split()))
+        for group in pack(rows, self.batch_tokens):
+            yield from self._answer(group, dropped)
+
+    def _encode(self, index: int, prompt: Prompt) -> _Row:
+        images = [part for message in prompt.messages for part in message.parts if not isinstance(part, str)]
+        pixels, grids = self.chat.encode_images(images)
+        text = self.chat.tokenizer.apply_chat_template(
+            [{"role": message.role, "content": written(message.parts)} for message in prompt.messages],
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        counts = self.chat.image_token_counts(grids)
+        ids = expand_images(self.chat.encode_text(text), self.chat.image_pad_id, counts)
+        if len(ids) + prompt.max_tokens > self.max_context:
+            raise DataError(
+                f"{len(ids)} prompt tokens and max_tokens {prompt.max_tokens} exceed the context, {self.max_context}: "
+                "send less text, fewer or smaller images"
+            )
+        drawn = prompt.max_tokens if prompt.temperature > 0 else 0
+        uniforms = numpy_rng(prompt.seed, "sample").random(drawn)
+        return _Row(index, prompt, ids, pixels.to(self.chat.device), grids.to(self.chat.device), uniforms)
+
+    def _answer(self, rows: list[_Row], dropped: Callable[[int], bool]) -> Iterator[tuple[int, Reply]]:
+        """Prefill, then one column a step; rows leave as they finish, and the batch shrinks when half have left."""
+        ids, attend = left_pad([row.ids for row in rows], self.chat.device)
+        grids = torch.cat([row.grids for row in rows])
+        positions = self.chat.rope_positions(ids, grids, attend)
+        following = positions.masked_fill(~attend, -1).amax(dim=(0, 2)) + 1
+        cache = TurnCache()
+        hidden = extend(self.chat, cache, attend, ids, positions, torch.cat([row.pixels for row in rows]), grids)
+        running = torch.ones(len(rows), dtype=torch.bool)
+        while True:
+            tokens = self._choose(rows, running, hidden)
+            for i in running.nonzero().flatten().tolist():
+                rows[i].sampled.append(tokens[i])
+                if tokens[i] == self.chat.end_id or len(rows[i].sampled) == rows[i].prompt.max_tokens:
+                    running[i] = False
+                    yield rows[i].index, self._reply(rows[i])
+                elif dropped(rows[i].index):
+                    running[i] = False
+            if not running.any():
+                return
+            if 2 * int(running.sum()) <= len(rows):
+                keep = running.nonzero().flatten()
+                rows, tokens = [rows[i] for i in keep], [tokens[i] for i in keep]
+                cache.select(keep.to(attend.device))
+                attend, following, running = attend[keep], following[keep], running[keep]
+            column = torch.tensor(tokens, device=attend.device)[:, None]
+            attend = torch.cat([attend, running.to(attend.device)[:, None]], dim=1)
+            hidden = extend(self.chat, cache, attend, column, following[None, :, None].expand(3, -1, 1))
+            following = following + 1
+
+    def _choose(self, rows: Sequence[_Row], running: Tensor, hidden: Tensor) -> list[int]:
+        """The next token of every row (b,); those of rows that have finished mean nothing."""
+        logits = self._logits(hidden)
+        best = logits.topk(2, dim=-1)
+        tokens: list[int] = best.indices[:, 0].tolist()
+        close = (best.values[:, 0] - best.values[:, 1] < self.near_tie).tolist()
+        for i in running.nonzero().flatten().tolist():
+            prompt = rows[i].prompt
+            if prompt.temperature > 0:
+                adjusted = adjust_logits(logits[i : i + 1], temperature=prompt.temperature, top_p=prompt.top_p)
+                uniform = torch.tensor(rows[i].uniforms[len(rows[i].sampled)], device=logits.device)
+                tokens[i] = int(sample_tokens(adjusted, uniform[None]))
+            elif close[i]:
+                tokens[i] = self._settle(rows[i])
+        return tokens
+
+    def _settle(self, row: _Row) -> int:
+        """The likeliest next token by a pass over this row alone, the same whatever batch it is in."""
+        self.settled += 1
+        if row.alone is None:
+            row.alone = SingleSequenceDecoder(self.chat, row.ids, row.pixels, row.grids)
+        return int(self._logits(row.alone.hidden(row.sampled)).argmax())
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return linear(hidden, self.chat.output_weight).float().masked_fill(self.chat.banned, NEVER)
+
+    def _reply(self, row: _Row) -> Reply:
+        return Reply(
+            text=self.chat.tokenizer.decode(row.sampled, skip_special_tokens=True),
+            prompt_tokens=len(row.ids),
+            completion_tokens=len(row.sampled),
+            finish="stop" if row.sampled[-1] == self.chat.end_id else "length",
+        )
+
+
+def written(parts: Sequence[str | NDArray[np.uint8]]) -> str | list[dict[str, str]]:
+    """A message's content as chat templates take it; control tokens spelt out in a text stay mere text."""
+    texts = [
+        SPECIAL.sub(lambda found: f"< {found.group()[1:]}", part) if isinstance(part, str) else None for part in parts
+    ]
+    if len(texts) == 1 and texts[0] is not None:
+        return texts[0]
+    return [{"type": "image"} if text is None else {"type": "text", "text": text} for text in texts]
+
+
+def pack(rows: Sequence[_Row], tokens: int) -> Iterator[list[_Row]]:
+    """Rows in groups of like length whose padded size stays within `tokens`; a longer row goes alone."""
+    group: list[_Row] = []
+    # longest first: a group's padded size is known by its first row
+    for row in sorted(rows, key=lambda row: -len(row.ids)):
+        if group and (len(group) + 1) * len(group[0].ids) > tokens:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group

@@ -1,0 +1,208 @@
+"""Samples replies from a Hugging Face chat model for many conversations at once.
+
+Token in, token out: sampled ids are kept as they are and only the new user turn is encoded. Keys and values
+of earlier turns are reused; each turn's block is appended left-padded, so that every row samples from the
+same column. The last sampled token of a turn is fed with the next turn's block, which saves a forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import linear
+
+from lookact.errors import EngineError
+from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
+from lookact.rollout.samplers.kv_cache import TurnCache
+from lookact.rollout.samplers.padded_decode import extend, left_pad
+from lookact.rollout.samplers.settings import Sampling
+from lookact.seeding import numpy_rng
+from lookact.text.action_mask import mask_action_tokens
+from lookact.text.chat import expand_images, following, opening
+from lookact.types import Decision, Observation
+
+if TYPE_CHECKING:
+    from lookact.models.vlm.policy import ChatVLM
+
+Ids = NDArray[np.int64]
+
+
+@dataclass
+class _Row:
+    rng: np.random.Generator
+    first: Observation | None = None
+    pending: list[int] = field(default_factory=list)
+    """Sampled, but not yet in the cache."""
+    closed: bool = False
+    position: int = 0
+    """The next rotary position."""
+    length: int = 0
+
+
+class HFActor:
+    """The in-process engine: the learner's own model."""
+
+    def __init__(self, chat: ChatVLM, sampling: Sampling, *, system: str = "", version: int = 0) -> None:
+        self.chat, self.sampling, self.system, self.version = chat, sampling, system, version
+        self._rows: dict[int, _Row] = {}
+        self._live: list[int] = []
+        self._cache = TurnCache()
+        self._attend = torch.zeros(0, 0, dtype=torch.bool)
+        self._encoded: dict[str, list[int]] = {}
+
+    def begin(self, row: int, seed: int) -> None:
+        self._rows[row] = _Row(numpy_rng(seed, "sample"))
+
+    def end(self, row: int) -> None:
+        self._rows.pop(row, None)
+
+    @torch.no_grad()
+    def act(self, rows: Sequence[int], observations: Sequence[Observation]) -> list[Decision]:
+        """One reply a row. Rows of one call take their turns together; new rows can't join old ones."""
+        states = [self._rows[row] for row in rows]
+        self._arrange(rows, states)
+        self.chat.eval()
+        fresh = [self._starts_afresh(state, observation) for state, observation in zip(states, observations)]
+        prompts, pixels, grids = self._prompts(states, observations, fresh)
+        hidden = self._feed_blocks(states, prompts, pixels, grids)
+        ids, logprobs, counts = self._sample(states, hidden)
+        return [
+            self._decide(state, prompt, ids[i, :n], logprobs[i, :n], is_fresh)
+            for i, (state, prompt, n, is_fresh) in enumerate(zip(states, prompts, counts, fresh))
+        ]
+
+    def _arrange(self, rows: Sequence[int], states: Sequence[_Row]) -> None:
+        """Makes the cache hold exactly these rows, in this order."""
+        if all(state.first is None for state in states):
+            self._cache = TurnCache()
+            self._attend = torch.zeros(len(rows), 0, dtype=torch.bool, device=self.chat.device)
+        elif list(rows) != self._live:
+            place = {row: i for i, row in enumerate(self._live)}
+            if any(row not in place for row in rows):
+                raise EngineError("new conversations can't join a running batch: begin all rows of a batch together")
+            keep = torch.tensor([place[row] for row in rows], device=self.chat.device)
+            self._cache.select(keep)
+            self._attend = self._attend[keep]
+        self._live = list(rows)
+
+    def _starts_afresh(self, state: _Row, observation: Observation) -> bool:
+        """A first turn, or one that would not fit: the row's past is then hidden from it."""
+        if state.first is None:
+            state.first = observation
+            return True
+        if state.length + self.sampling.max_tokens < self.sampling.max_context:
+            return False
+        state.pending, state.position, state.length = [], 0, 0
+        return True
+
+    def _prompts(
+        self, states: Sequence[_Row], observations: Sequence[Observation], fresh: Sequence[bool]
+    ) -> tuple[list[Ids], Tensor, Tensor]:
+        images = [image for observation in observations for image in observation.images.values()]
+        pixels, grids = self.chat.encode_images(images)
+        counts = self.chat.image_token_counts(grids)
+        prompts, done = [], 0
+        for i, (state, observation, is_fresh) in enumerate(zip(states, observations, fresh)):
+            n = len(observation.images)
+            if is_fresh:
+                assert state.first is not None
+                # a rebuilt context must repeat what it was asked to do
+                text = observation.text if observation is state.first else f"{state.first.text}\n{observation.text}"
+                block = opening(self.system, text, n)
+                self._hide_past(i)
+            else:
+                block = following(observation.text, n, closed=state.closed)
+            prompts.append(expand_images(self._encode(block), self.chat.image_pad_id, counts[done : done + n]))
+            done += n
+        return prompts, pixels, grids
+
+    def _encode(self, text: str) -> list[int]:
+        if text not in self._encoded:
+            self._encoded[text] = self.chat.encode_text(text)
+        return self._encoded[text]
+
+    def _hide_past(self, index: int) -> None:
+        self._attend[index] = False
+
+    def _feed_blocks(self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor) -> Tensor:
+        """Appends every row's pending tokens and prompt; returns the last hidden state (b, d)."""
+        blocks = [np.append(np.array(state.pending, dtype=np.int64), prompt) for state, prompt in zip(states, prompts)]
+        ids, real = left_pad(blocks, self.chat.device)
+        positions = self.chat.rope_positions(ids, grids, real)
+        offsets = torch.tensor([state.position for state in states], device=ids.device)
+        positions = positions + offsets[None, :, None]
+        hidden = self._forward(ids, real, positions, pixels, grids)
+        reached = positions.masked_fill(~real, -1).amax(dim=(0, 2)).tolist()
+        for state, block, top in zip(states, blocks, reached):
+            state.position, state.length, state.pending = top + 1, state.length + len(block), []
+        return hidden
+
+    def _forward(
+        self, ids: Tensor, real: Tensor, positions: Tensor, pixels: Tensor | None = None, grids: Tensor | None = None
+    ) -> Tensor:
+        """One pass over new columns (b, n); returns the last column's hidden state (b, d)."""
+        self._attend = torch.cat([self._attend, real], dim=1)
+        return extend(self.chat, self._cache, self._attend, ids, positions, pixels, grids)
+
+    def _sample(self, states: Sequence[_Row], hidden: Tensor) -> tuple[Ids, NDArray[np.float32], list[int]]:
+        """Draws tokens until every row has closed its reply or reached the limit: (b, n) ids, log-probs, lengths."""
+        limit, b = self.sampling.max_tokens, len(states)
+        uniforms = torch.from_numpy(np.stack([state.rng.random(limit) for state in states])).to(hidden.device)
+        ids = torch.zeros(b, limit, dtype=torch.long, device=hidden.device)
+        logprobs = torch.zeros(b, limit, device=hidden.device)
+        open_rows = torch.ones(b, dtype=torch.bool, device=hidden.device)
+        counts = torch.zeros(b, dtype=torch.long, device=hidden.device)
+        positions = torch.tensor([state.position for state in states], device=hidden.device)
+        for step in range(limit):
+            ids[:, step], logprobs[:, step] = self._draw(hidden, uniforms[:, step])
+            counts += open_rows
+            open_rows = open_rows & (ids[:, step] != self.chat.end_id)
+            if step + 1 == limit or not bool(open_rows.any()):
+                break
+            hidden = self._forward(
+                ids[:, step : step + 1], open_rows[:, None], (positions + step)[None, :, None].expand(3, b, 1)
+            )
+        return ids.cpu().numpy(), logprobs.float().cpu().numpy(), counts.tolist()
+
+    def _draw(self, hidden: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        s = self.sampling
+        logits = adjust_logits(
+            linear(hidden, self.chat.output_weight),
+            temperature=s.temperature,
+            banned=self.chat.banned,
+            top_k=s.top_k,
+            top_p=s.top_p,
+        )
+        ids = logits.argmax(-1) if s.greedy else sample_tokens(logits, uniforms)
+        return ids, gather_logprobs(logits, ids)
+
+    def _decide(self, state: _Row, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], fresh: bool) -> Decision:
+        state.pending = [int(ids[-1])]
+        state.closed = state.pending[0] == self.chat.end_id
+        state.position += len(ids) - 1
+        state.length += len(ids) - 1
+        return make_decision(self.chat.tokenizer, self.sampling, prompt, ids, logprobs, fresh=fresh)
+
+
+def make_decision(
+    tokenizer: Any, sampling: Sampling, prompt: Ids, ids: Ids, logprobs: NDArray[np.float32], *, fresh: bool
+) -> Decision:
+    """A reply (u,) to a prompt (p,) with its action found and its action's tokens marked."""
+    found = mask_action_tokens(
+        ids, tokenizer, min_tokens=sampling.min_action_tokens, max_tokens=sampling.max_action_tokens
+    )
+    return Decision(
+        action=tokenizer.decode(ids, skip_special_tokens=True),
+        logprobs=logprobs,
+        mask=np.asarray(found.mask, dtype=bool),
+        token_ids=ids.copy(),
+        prompt_ids=prompt,
+        fresh=fresh,
+        mask_method=found.method,
+    )

@@ -1,0 +1,168 @@
+"""vLLM in a process of its own, asked over HTTP with token ids in and out.
+
+The server reads weights from a folder that both sides see. It keeps no conversation: a server that crashed or hangs is
+replaced by one that starts from the newest weights, and is asked again for the replies that are still missing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+
+from lookact.errors import EngineError
+from lookact.judges.encoding import encode_png
+from lookact.models.vlm.merging import write_tensors
+from lookact.rollout.samplers.server_process import ServerProcess
+from lookact.rollout.samplers.settings import EngineSpec
+from lookact.rollout.samplers.token_engine import TokenPrompt, TokenReply
+from lookact.rollout.samplers.vllm import require_vllm
+from lookact.rollout.samplers.vllm_settings import ENVIRONMENT, version_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+logger = logging.getLogger(__name__)
+UNKNOWN = -1
+GENERATE = "/inference/v1/generate"
+PNG = "data:image/png;base64,"
+
+
+class VllmServer:
+    """A `TokenEngine` over vLLM's own server; it starts from a checkpoint folder, and weights go beside that."""
+
+    def __init__(self, start: Path, arguments: Mapping[str, Any], spec: EngineSpec) -> None:
+        require_vllm()
+        self.weights, self.arguments, self.spec = start, arguments, spec
+        self.folder, self.version = start.parent, UNKNOWN
+        self.process = ServerProcess(
+            self._command, log=self.folder / "server.log", patience=spec.start_patience, env=ENVIRONMENT
+        )
+        self._http = httpx.Client(
+            timeout=spec.reply_patience,
+            limits=httpx.Limits(max_connections=spec.rows, max_keepalive_connections=spec.rows),
+            trust_env=False,
+        )
+        self.process.start()
+
+    def generate(self, prompts: Sequence[TokenPrompt], params: Mapping[str, Any]) -> list[TokenReply]:
+        """A reply for every prompt, whatever becomes of the server in between."""
+        replies: dict[int, TokenReply] = {}
+        for attempt in range(self.spec.restarts + 1):
+            missing = [index for index in range(len(prompts)) if index not in replies]
+            with ThreadPoolExecutor(min(self.spec.rows, len(missing))) as pool:
+                answers = pool.map(lambda index: self._ask(prompts[index], params), missing)
+                found = {index: answer for index, answer in zip(missing, answers) if isinstance(answer, TokenReply)}
+            replies |= found
+            if len(replies) == len(prompts):
+                return [replies[index] for index in range(len(prompts))]
+            lost = len(prompts) - len(replies)
+            logger.warning("%d of %d replies are missing: the server is gone or hangs", lost, len(prompts))
+            if attempt < self.spec.restarts:
+                self.restart()
+        raise EngineError(
+            f"the server failed {self.spec.restarts + 1} times on one call: see {self.process.log} for its reasons"
+        )
+
+    def load(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
+        before, self.weights = self.weights, self._place(state, version)
+        self.version = version
+        norms: dict[str, float] = {}
+        for attempt in range(self.spec.restarts + 1):
+            try:
+                norms = self._rpc("read_folder", str(self.weights))
+                self._forget()
+                self._name()
+                break
+            except httpx.HTTPError as error:
+                if attempt == self.spec.restarts:
+                    raise EngineError(f"the server did not take over weights {version}: {error}") from error
+                self.process.restart()
+        if before != self.weights:
+            shutil.rmtree(before, ignore_errors=True)
+        return norms
+
+    def restart(self) -> None:
+        """A new server with the newest weights under their version's name."""
+        self.process.restart()
+        self._name()
+
+    def close(self) -> None:
+        self.process.stop()
+        self._http.close()
+
+    def _command(self, port: int) -> list[str]:
+        words = [word for name, value in self.arguments.items() for word in option(name, value)]
+        # a process of the same environment, so that it finds this package's worker extension
+        server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-scale-out"]
+        return [*server, "--host", "127.0.0.1", "--port", str(port), "--model", str(self.weights), *words]
+
+    def _ask(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> TokenReply | None:
+        """The reply, or None where the server is gone or hangs; a request that it refuses raises."""
+        body = {
+            "token_ids": prompt.ids,
+            "content_parts": [{"type": "image_url", "url": f"{PNG}{encode_png(image)}"} for image in prompt.images],
+            "sampling_params": {**params, "seed": prompt.seed},
+            "return_token_ids": True,
+        }
+        try:
+            answer = self._http.post(self.process.url + GENERATE, json=body)
+        except httpx.TransportError:
+            return None
+        if answer.is_server_error:
+            logger.warning("the server answered %d: %s", answer.status_code, answer.text[:200])
+            return None
+        if answer.is_error:
+            raise EngineError(f"the server refused a prompt of {len(prompt.ids)} tokens: {answer.text[:300]}")
+        return read_reply(answer.json())
+
+    def _rpc(self, method: str, *words: str) -> Any:
+        answer = self._post("/collective_rpc", {"method": method, "args": list(words)})
+        return answer.json()["results"][0]
+
+    def _forget(self) -> None:
+        """What was computed with old weights: keys and values of prompts, and images as the old model saw them."""
+        for cache in ("prefix", "mm", "encoder"):
+            self._post(f"/reset_{cache}_cache")
+
+    def _name(self) -> None:
+        self._post("/update_weight_version", {"new_version": str(self.version)})
+
+    def _post(self, path: str, body: Any = None) -> httpx.Response:
+        return self._http.post(self.process.url + path, json=body).raise_for_status()
+
+    def _place(self, state: Mapping[str, Tensor], version: int) -> Path:
+        """The last checkpoint with new tensors, under its own name only when it is whole."""
+        folder, parts = self.folder / f"weights-{version}", self.folder / ".writing"
+        shutil.rmtree(parts, ignore_errors=True)
+        shutil.copytree(self.weights, parts, ignore=shutil.ignore_patterns("*.safetensors"))
+        write_tensors(state, parts)
+        shutil.rmtree(folder, ignore_errors=True)
+        return parts.rename(folder)
+
+
+def option(name: str, value: Any) -> list[str]:
+    """An engine argument as words of a command line."""
+    flag = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [flag]
+    return [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+
+
+def read_reply(answer: Mapping[str, Any]) -> TokenReply:
+    """The one reply of a generate call's answer."""
+    choice = answer["choices"][0]
+    return TokenReply(
+        prompt_ids=np.asarray(answer["prompt_token_ids"], dtype=np.int64),
+        token_ids=np.asarray(choice["token_ids"], dtype=np.int64),
+        logprobs=np.asarray([unit["logprob"] for unit in choice["logprobs"]["content"]], dtype=np.float32),
+        version=version_of(span["version"] for span in choice["weight_versions"]),
+    )

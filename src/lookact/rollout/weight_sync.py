@@ -1,0 +1,122 @@
+"""The learner's weights on their way to an engine, and the proof that they arrived."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lookact.batch import to_device
+from lookact.data.collate import collate
+from lookact.data.segments import cut
+from lookact.errors import StaleWeights
+from lookact.models.vlm.policy import ChatVLM
+from lookact.rollout.samplers.settings import Sampling
+from lookact.rollout.samplers.vllm_actor import VllmActor
+from lookact.seeding import derive, numpy_rng
+from lookact.types import Episode, Observation, Turn
+
+PROBE_ROWS = (-1, -2)
+"""Keys that no environment's row has."""
+PROBE_TURNS = 2
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What one push did."""
+
+    changed: float
+    """Share of the tensors whose norm is not what it was at the push before; 1 at the first."""
+    gap: float
+    """Largest difference in nats between engine and learner on the probe."""
+    seconds: float
+
+
+class EngineSync:
+    """The `WeightSync` of a `VllmActor`'s engine: load, compare norms, and let the engine talk."""
+
+    def __init__(self, actor: VllmActor, *, limit: float) -> None:
+        self.actor, self.limit = actor, limit
+        self.report: SyncReport | None = None
+        """Of the last push."""
+        self._norms: dict[str, float] = {}
+
+    def push(self, state: Mapping[str, Tensor], version: int) -> None:
+        """Makes the engine act with `state`, which are the weights the actor's model has now, under `version`."""
+        began = time.perf_counter()
+        sent = norms_of(state)
+        differing = compare_norms(sent, self.actor.engine.load(state, version))
+        if differing:
+            raise StaleWeights(
+                f"the engine read other weights than version {version}: {'; '.join(differing[:3])}"
+                f" ({len(differing)} of {len(sent)} differ): is its folder shared, and written by this run alone?"
+            )
+        changed = [name for name, norm in sent.items() if norm != self._norms.get(name)]
+        self._norms, self.actor.version = sent, version
+        gap = probe_gap(self.actor)
+        if not gap <= self.limit:
+            raise StaleWeights(
+                f"at version {version} engine and learner differ by {gap:.4f} nats on a probe, limit {self.limit:g}: "
+                "the engine does not act with what it read, or computes in another precision"
+            )
+        self.report = SyncReport(len(changed) / len(sent), gap, time.perf_counter() - began)
+
+
+def norms_of(state: Mapping[str, Tensor]) -> dict[str, float]:
+    """Each tensor's Euclidean norm, summed in float64."""
+    return {name: float(torch.linalg.vector_norm(weight, dtype=torch.float64)) for name, weight in state.items()}
+
+
+def compare_norms(sent: Mapping[str, float], read: Mapping[str, float]) -> list[str]:
+    """One line for each tensor that is missing, extra, or of another norm."""
+    lines = []
+    for name in sorted(sent.keys() | read.keys()):
+        if name not in sent or name not in read:
+            lines.append(f"{name} was {'read but not sent' if name in read else 'never read'}")
+        elif not math.isclose(sent[name], read[name], rel_tol=1e-6, abs_tol=1e-12):
+            lines.append(f"{name} has norm {read[name]:.6g}, the learner's has {sent[name]:.6g}")
+    return lines
+
+
+def probe_gap(actor: VllmActor) -> float:
+    """Largest difference in nats between engine and learner on two short conversations with pictures of noise."""
+    sampling = replace(actor.sampling, greedy=False)
+    asking = VllmActor(actor.chat, actor.engine, sampling, system=actor.system, version=actor.version)
+    turns: dict[int, list[Turn]] = {row: [] for row in PROBE_ROWS}
+    for row in PROBE_ROWS:
+        asking.begin(row, derive(0, "probe", row))
+    for turn in range(PROBE_TURNS):
+        shown = [noise(row, turn) for row in PROBE_ROWS]
+        for row, seen, decision in zip(PROBE_ROWS, shown, asking.act(PROBE_ROWS, shown)):
+            turns[row].append(Turn(seen, decision, 0.0, False, False))
+    episodes = [Episode(f"probe{row}", 0, 0, tuple(taken)) for row, taken in turns.items()]
+    return scored_gap(actor.chat, episodes, sampling)
+
+
+@torch.no_grad()
+def scored_gap(chat: ChatVLM, episodes: Sequence[Episode], sampling: Sampling) -> float:
+    """Largest difference in nats between log-probs as sampled and as `chat` scores them, over all sampled tokens."""
+    segments = [segment for episode in episodes for segment in cut(episode, units="reply")]
+    batch = collate(segments, chat.encode_images)
+    was_training = chat.training
+    chat.eval()
+    scores = chat.evaluate(
+        to_device(batch.inputs, chat.device),
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+    )
+    chat.train(was_training)
+    return float((scores.logprobs.cpu() - batch.logprobs)[batch.mask].abs().max())
+
+
+def noise(row: int, turn: int) -> Observation:
+    """A turn of the probe: a few words and one or two pictures."""
+    random = numpy_rng(0, "probe", row, turn)
+    pictures = {f"camera{i}": random.integers(0, 256, (64, 64, 3), dtype=np.uint8) for i in range(1 + turn)}
+    return Observation(text=f"Turn {turn + 1}. What do you see?", images=pictures)

@@ -1,0 +1,220 @@
+"""A run folder: what was asked, with which versions, what came of it, and where to go on from.
+
+with open_run(folder, config, resume=None, auto_resume=True) as run:
+    run.restore(weights=weights, state=state)
+    for step in run.steps(total):
+        ...
+        run.log(metrics, step)
+        run.save(step, weights=weights, state=state, metrics=metrics)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from lookact.errors import ConfigError, DataError
+from lookact.protocols import Stateful, Tracker
+from lookact.training.atomic_io import recover, sync
+from lookact.training.checkpoint import (
+    Best,
+    Checkpoint,
+    abandon_newer,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from lookact.training.distributed import barrier, broadcast, is_main
+from lookact.training.gathering import gathered
+from lookact.training.kept_episodes import rewind_episodes
+from lookact.training.manifest import MANIFEST, verify
+from lookact.training.progress import Progress
+from lookact.training.provenance import write_config, write_origin, write_versions
+from lookact.training.run_files import LOCK, LOG, METRICS, holds_run, refuse_second_run
+from lookact.training.state import set_rng_state
+from lookact.training.trackers import JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after, fan_out
+from lookact.training.weights import Weights
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Run:
+    """An open run. In a distributed run only the main process writes; the others' tracker is silent."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    tracker: Tracker
+    resumed_from: Path | None = None
+    """The checkpoint this run goes on from, found whole."""
+    done: int = 0
+    """Steps finished before this process began."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """The recipe and the preset behind the config."""
+    bar: Progress[int] | None = None
+    closing: ExitStack = field(default_factory=ExitStack, repr=False)
+    """Trackers, log and lock, closed in turn by `close`."""
+
+    def restore(self, *, weights: Mapping[str, Weights], state: Mapping[str, Stateful | Any]) -> Checkpoint | None:
+        """Fill modules and Statefuls and set the random streams from the checkpoint, if this run goes on from one."""
+        if self.resumed_from is None:
+            return None
+        checkpoint = load_checkpoint(self.resumed_from, weights=weights, state=state)
+        set_rng_state(checkpoint.random)
+        return checkpoint
+
+    def steps(self, total: int, label: str = "training") -> Progress[int]:
+        """The steps still to do, of 1 to `total`, with a progress bar."""
+        self.bar = Progress(range(self.done + 1, total + 1), label, done=min(self.done, total))
+        return self.bar
+
+    def log(self, metrics: Mapping[str, float], step: int, *, show: str | None = None) -> None:
+        """Send one step's numbers to the tracker; `show` names the one to see beside the progress bar."""
+        self.tracker.log(metrics, step)
+        if show is not None and self.bar is not None:
+            self.bar.note(f"{show} {float(metrics[show]):.4g}")
+
+    def save(
+        self,
+        step: int,
+        *,
+        weights: Mapping[str, Weights],
+        state: Mapping[str, Stateful | Any],
+        metrics: Mapping[str, float],
+        keep: int | None = 3,
+        best: Best | None = None,
+    ) -> None:
+        """Write a checkpoint of the finished `step`, from which `restore` goes on bit for bit."""
+        weights, state = gathered(weights, state)
+        if is_main():
+            sync(self.folder / METRICS)
+            path = save_checkpoint(
+                self.folder,
+                step,
+                weights=weights,
+                state=state,
+                metrics=metrics,
+                config=self.config,
+                origin=self.origin,
+                keep=keep,
+                best=best,
+            )
+            logger.info("saved %s", path.name)
+        barrier()
+
+    def close(self) -> None:
+        """Close the trackers, the log and the lock."""
+        self.closing.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            # into training.log alone: what the screen shows is the command line's choice
+            logger.debug("the run ended with an error", exc_info=error)
+        self.close()
+
+
+def open_run(
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    origin: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    auto_resume: bool = False,
+    wandb: WandbMode = "off",
+    tensorboard: bool = True,
+) -> Run:
+    """Open `folder` for a new run, or to go on: from `resume` (a checkpoint or run folder), or from its own newest.
+
+    A folder that holds a run already is refused unless one of the two is asked for. Going on from step k cuts
+    `metrics.jsonl` after k and sets newer checkpoints aside, so that it ends as an unbroken run would. `origin` says
+    which recipe and preset the config is of: it is kept in the folder and in every checkpoint.
+    """
+    if not is_main():
+        start = broadcast(None)
+        return Run(folder, config, fan_out([]), start, verify(start) if start else 0, origin=origin or {})
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as closing:
+        closing.enter_context(_lock(folder))
+        recover(folder)
+        start = _find_start(folder, resume, auto_resume)
+        done = verify(start, hashes=False) if start else 0
+        _rewind(folder, start, done)
+        closing.callback(_close_log, _open_log(folder))
+        tracker = _open_trackers(folder, config, done, wandb, tensorboard)
+        closing.callback(tracker.close)
+        write_config(folder, config, step=done)
+        write_origin(folder, origin or {})
+        write_versions(folder)
+        if start is not None:
+            logger.info("going on from %s after step %d", start.name, done)
+        broadcast(start)
+        return Run(folder, config, tracker, start, done, origin=origin or {}, closing=closing.pop_all())
+
+
+def _open_trackers(folder: Path, config: Mapping[str, Any], done: int, wandb: WandbMode, tensorboard: bool) -> Tracker:
+    trackers: list[Tracker] = []
+    if wandb != "off":
+        trackers.append(WandbTracker(folder, config, mode=wandb))
+    if tensorboard:
+        trackers.append(TensorBoardTracker(folder, done=done))
+    return fan_out([JsonlTracker(folder), *trackers])
+
+
+def _lock(folder: Path) -> TextIO:
+    """Refuse a folder that another live process trains in. The lock goes with the process, however it ends."""
+    file = (folder / LOCK).open("w")
+    try:
+        # lockf, not flock: workers forked from a killed run do not inherit it
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ConfigError(f"another process is training in {folder}: wait for it, or give another --name") from None
+    return file
+
+
+def _find_start(folder: Path, resume: Path | None, auto_resume: bool) -> Path | None:
+    if resume is not None:
+        start = resume if (resume / MANIFEST).exists() else latest_checkpoint(resume)
+        if start is None:
+            raise DataError(f"nothing to resume: {resume} is neither a checkpoint nor a folder with a whole one")
+        verify(start)
+        if holds_run(folder) and start.resolve().parent != folder.resolve():
+            raise ConfigError(f"{folder} holds another run than {start}: give a fresh --name")
+        return start
+    if not auto_resume:
+        refuse_second_run(folder)
+    return latest_checkpoint(folder)
+
+
+def _rewind(folder: Path, start: Path | None, done: int) -> None:
+    """Make the folder as it was when `start` was written."""
+    elsewhere = start.parent if start is not None and start.resolve().parent != folder.resolve() else None
+    if elsewhere is not None and (elsewhere / METRICS).exists():
+        shutil.copy(elsewhere / METRICS, folder / METRICS)
+    cut_after(folder / METRICS, None if start is None else done)
+    abandon_newer(folder, -1 if start is None else done)
+    rewind_episodes(folder, -1 if start is None else done, elsewhere)
+
+
+def _open_log(folder: Path) -> logging.Handler:
+    handler = logging.FileHandler(folder / LOG, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(logging.DEBUG)
+    package = logging.getLogger("lookact")
+    package.setLevel(logging.DEBUG)
+    package.addHandler(handler)
+    return handler
+
+
+def _close_log(handler: logging.Handler) -> None:
+    logging.getLogger("lookact").removeHandler(handler)
+    handler.close()

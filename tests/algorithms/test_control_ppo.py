@@ -1,0 +1,203 @@
+import math
+from dataclasses import fields, replace
+
+import gymnasium
+import pytest
+import torch
+from torch.distributions import Independent, Normal, kl_divergence
+from torch.nn.functional import huber_loss
+
+from lookact.algorithms.control_ppo import (
+    StepBatch,
+    compute_advantages,
+    learn,
+    make_batch,
+    minibatches,
+    objective,
+    open_optimizer,
+)
+from lookact.batch import ControlInputs
+from lookact.envs.vector.inline import InlineVectorEnv
+from lookact.models.control_reference import FrozenControl
+from lookact.rollout.vector_rollout import Rollout, roll_out
+from lookact.training.distributed import rank, world_size
+from lookact.training.optim import NonFiniteGuard
+from lookact.training.settings import PPO
+from state_policy import StatePolicy
+
+QUICK = PPO(epochs=3, minibatch=16, entropy=0.01)
+
+
+def fresh():
+    return StatePolicy(3, 1, seed=1)
+
+
+def pendulum_rollout(rows=4, steps=16):
+    """Real steps of four pendulums, one of which did not happen."""
+    worlds = InlineVectorEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7), rows)
+    noise = torch.randn(steps, rows, 1, generator=torch.Generator().manual_seed(3))
+    rollout = roll_out(fresh(), worlds, noise=noise)
+    rollout.mask[5, 2] = False
+    return rollout
+
+
+def learn_from(policy, rollout, ppo, *, acting=True, seed=0, reference=None):
+    optimizer = open_optimizer(policy, lr=1e-2, critic_lr=3e-2)
+    advantages = compute_advantages(rollout, rollout.rewards / 100, gamma=0.99, lam=0.95)
+    batch, _ = make_batch(rollout, advantages, whitened=True, reference=reference)
+    total = rollout.mask.numel() * world_size()
+    guard = NonFiniteGuard()
+    return learn(batch, objective(policy, ppo, acting=acting), optimizer, guard, ppo, total=total, seed=seed)
+
+
+def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
+    policy = fresh()
+    groups = {group["name"]: group for group in open_optimizer(policy, lr=1e-3, critic_lr=5e-3).param_groups}
+    assert {name: group["lr"] for name, group in groups.items()} == {"critic": 5e-3, "policy": 1e-3}
+    held = [id(parameter) for group in groups.values() for parameter in group["params"]]
+    assert sorted(held) == sorted(id(parameter) for parameter in policy.parameters())
+    assert {id(parameter) for parameter in policy.critic.parameters()} == {id(p) for p in groups["critic"]["params"]}
+
+
+def test_a_batch_leaves_out_what_did_not_happen_and_whitens_the_rest():
+    rollout = pendulum_rollout()
+    advantages = compute_advantages(rollout, rollout.rewards, gamma=0.99, lam=0.95)
+    batch, metrics = make_batch(rollout, advantages, whitened=True)
+    assert len(batch) == 63
+    assert 5 * 4 + 2 not in batch.numbers.tolist()
+    assert batch.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
+    assert batch.advantages.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
+    targets = (advantages + rollout.values).flatten()[batch.numbers]
+    torch.testing.assert_close(batch.returns[:, 0], targets)
+    assert metrics["policy/return"] == pytest.approx(targets.mean().item(), rel=1e-5)
+
+
+def test_an_epoch_is_every_step_once_in_minibatches_that_are_views():
+    rollout = pendulum_rollout()
+    batch, _ = make_batch(rollout, rollout.rewards, whitened=False)
+    parts = list(minibatches(batch, QUICK, 64, seed=4))
+    assert [len(part) for part in parts].count(16) == 3
+    numbers = torch.cat([part.numbers for part in parts]).tolist()
+    assert sorted(numbers) == batch.numbers.tolist() != numbers
+    assert len({part.returns.untyped_storage().data_ptr() for part in parts}) == 1
+    again = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=4)]).tolist()
+    other = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=5)]).tolist()
+    assert numbers == again != other
+
+
+@pytest.mark.parametrize("kind", ["huber", "clipped"])
+def test_the_objective_is_the_papers_sum(kind):
+    rollout, policy = pendulum_rollout(), StatePolicy(3, 1, std=0.8, seed=2)
+    batch, _ = make_batch(rollout, rollout.rewards, whitened=True, reference=FrozenControl(fresh()))
+    ppo = PPO(clip=0.2, clip_high=0.3, value_loss=kind, value_clip=0.5, value_coef=0.7, entropy=0.01, kl_coef=0.3)
+    loss, metrics = objective(policy, ppo, acting=True)(batch)
+    outlook, reference = policy(batch.inputs), fresh()(batch.inputs)
+    ours, theirs = (Independent(Normal(each.mean[:, 0], each.log_std.exp()), 1) for each in (outlook, reference))
+    old_logprobs, old_values, advantages, returns = (
+        x[:, 0] for x in (batch.old_logprobs, batch.old_values, batch.advantages, batch.returns)
+    )
+    ratio = (ours.log_prob(batch.inputs.actions) - old_logprobs).exp()
+    surrogate = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.3) * advantages).mean()
+    near = old_values + (outlook.values - old_values).clamp(-0.5, 0.5)
+    squared = [(values - returns).square() for values in (outlook.values, near)]
+    errors = {
+        "huber": huber_loss(outlook.values, returns, delta=0.5),
+        "clipped": 0.5 * torch.maximum(*squared).mean(),
+    }
+    away = kl_divergence(ours, theirs).mean()
+    expected = -surrogate + 0.7 * errors[kind] - 0.01 * ours.entropy().mean() + 0.3 * away
+    torch.testing.assert_close(loss, expected)
+    gradients = (torch.autograd.grad(total, list(policy.parameters())) for total in (loss, expected))
+    torch.testing.assert_close(*gradients)
+    assert metrics["policy/kl"].item() == pytest.approx(away.item(), rel=1e-5)
+    assert 0 < metrics["policy/clip_fraction"] < 1
+
+
+def test_only_the_critic_moves_in_its_own_time():
+    policy, before = fresh(), fresh()
+    metrics = learn_from(policy, pendulum_rollout(), QUICK, acting=False)
+    moved = {n for (n, a), b in zip(policy.named_parameters(), before.parameters()) if not torch.equal(a, b)}
+    assert moved == {name for name, _ in policy.named_parameters() if name.startswith("critic.")}
+    assert "policy/approx_kl" not in metrics
+
+
+def test_epochs_end_where_the_policy_has_gone_too_far():
+    rollout = pendulum_rollout()
+    far, near = fresh(), fresh()
+    assert learn_from(far, rollout, QUICK)["optim/steps"] == 12
+    stopped = learn_from(near, rollout, replace(QUICK, max_kl=1e-6))
+    assert stopped["policy/stopped"] == 1.0
+    assert 1 <= stopped["optim/steps"] < 12
+
+
+def test_an_anchor_holds_the_policy_near_its_start():
+    rollout = pendulum_rollout()
+    moved = {}
+    for coef in (0.0, 100.0):
+        policy = fresh()
+        reference = FrozenControl(policy)
+        metrics = learn_from(policy, rollout, replace(QUICK, kl_coef=coef), reference=reference)
+        gap = policy(flat(rollout)).mean - reference(flat(rollout)).mean
+        moved[coef] = gap.abs().max().item()
+        assert metrics["policy/kl"] >= 0
+    assert moved[100.0] < 0.3 * moved[0.0]
+
+
+def flat(rollout):
+    inputs = rollout.inputs
+    return ControlInputs(
+        *(x.flatten(0, 1) for x in (inputs.actions, inputs.state)), {}, inputs.text_ids[0], inputs.history[0]
+    )
+
+
+def own_rows(rollout):
+    """This process's rows of a rollout."""
+    mine = slice(rank(), None, world_size())
+    inputs = rollout.inputs
+    tensors = {
+        f.name: getattr(rollout, f.name)[:, mine]
+        for f in fields(Rollout)
+        if f.name not in ("inputs", "last_values", "ended")
+    }
+    seen = ControlInputs(
+        *(x[:, mine] for x in (inputs.actions, inputs.state)), {}, inputs.text_ids[:, mine], inputs.history[:, mine]
+    )
+    return replace(rollout, inputs=seen, last_values=rollout.last_values[mine], **tensors)
+
+
+def learn_own_rows(rollout, ppo):
+    torch.set_num_threads(1)
+    policy = fresh()
+    metrics = learn_from(policy, own_rows(rollout), ppo, reference=FrozenControl(policy))
+    return {name: x.tolist() for name, x in policy.state_dict().items()}, metrics
+
+
+def test_two_processes_learn_what_one_does(together):
+    rollout, ppo = pendulum_rollout(), replace(QUICK, kl_coef=0.1, max_kl=0.5)
+    weights, metrics = learn_own_rows(rollout, ppo)
+    first, second = together(learn_own_rows, rollout, ppo)
+    assert first[0] == second[0]
+    for name, wanted in weights.items():
+        torch.testing.assert_close(torch.tensor(first[0][name]), torch.tensor(wanted), rtol=1e-4, atol=1e-5)
+    for name in ("loss/policy", "loss/value", "policy/kl", "policy/approx_kl", "optim/steps"):
+        assert first[1][name] == pytest.approx(metrics[name], rel=1e-3, abs=1e-5)
+
+
+def test_a_process_with_nothing_of_a_minibatch_waits_for_no_one():
+    inputs = ControlInputs(torch.zeros(2, 1), torch.zeros(2, 3), {}, torch.zeros(2, 0).long(), torch.zeros(2, 0, 1))
+    batch = StepBatch(inputs, *(torch.zeros(2, 1) for _ in range(4)), torch.tensor([0, 1]))
+    # of ten steps in all, only two are here
+    parts = [len(part) for part in minibatches(batch, replace(QUICK, minibatch=2), 10, seed=0)]
+    assert len(parts) == 5
+    assert sum(parts) == 2
+    policy = fresh()
+    metrics = learn(
+        batch,
+        objective(policy, QUICK, acting=True),
+        open_optimizer(policy, lr=1e-3, critic_lr=1e-3),
+        NonFiniteGuard(),
+        replace(QUICK, minibatch=2, epochs=1),
+        total=10,
+        seed=0,
+    )
+    assert all(math.isfinite(number) for number in metrics.values())

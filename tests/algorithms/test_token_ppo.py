@@ -1,0 +1,113 @@
+"""Credit on ragged multi-turn masks against sums written out, and what goes into a lesson."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lookact.algorithms.token_ppo import EpisodeTensors, apply_kl_penalty, credit, mismatch_weights
+from lookact.errors import TokenMismatch
+
+MASK = torch.tensor([[1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 0, 0]]).bool()
+TURNS = torch.tensor([[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, -1, -1, -1]])
+# a turn's reward often stands on its last unit, which need not count
+REWARDS = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 4.0], [0.0, 0.5, 0.0, 3.0, 0.0, 0.0, 0.0]])
+VALUES = torch.tensor([[0.3, 0.1, 9.0, 0.2, 0.4, 9.0, 0.5], [9.0, 0.7, 0.6, 9.0, 0.0, 0.0, 0.0]])
+LEDGER = EpisodeTensors(
+    mask=MASK,
+    turns=TURNS,
+    rewards=REWARDS,
+    engine_logprobs=torch.zeros_like(REWARDS),
+    logprobs=torch.zeros_like(REWARDS),
+    values=VALUES,
+    reference_logprobs=None,
+)
+# the counted units of each row with the rewards that fall to them: value, reward, turn
+UNITS = [
+    [(0.3, 0.0, 0), (0.1, 1.0, 0), (0.2, 0.0, 1), (0.4, 2.0, 1), (0.5, 4.0, 2)],
+    [(0.7, 0.5, 0), (0.6, 3.0, 1)],
+]
+FADING = {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.7, "lam_turn": 0.6}
+
+
+def brute_gae(values, rewards, gamma, lam):
+    """The sum over all later steps, written out."""
+    after = [*values[1:], 0.0]
+    deltas = [r + gamma * v_next - v for v, r, v_next in zip(values, rewards, after)]
+    return [sum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, len(deltas))) for t in range(len(deltas))]
+
+
+def counted(advantages):
+    assert (advantages[~MASK] == 0).all()
+    return [row[mask].tolist() for row, mask in zip(advantages, MASK)]
+
+
+def test_monte_carlo_is_return_minus_value():
+    expected = [
+        [sum(0.9 ** (k - t) * row[k][1] for k in range(t, len(row))) - row[t][0] for t in range(len(row))]
+        for row in UNITS
+    ]
+    for row, wanted in zip(counted(credit(LEDGER, method="monte_carlo", **FADING)), expected):
+        assert row == pytest.approx(wanted)
+
+
+def test_gae_runs_over_counted_tokens():
+    for row, units in zip(counted(credit(LEDGER, method="gae", **FADING)), UNITS):
+        values, rewards, _ = zip(*units)
+        assert row == pytest.approx(brute_gae(values, rewards, 0.9, 0.8))
+
+
+def turn_level(units):
+    """Each turn's first value and summed reward, and its advantage."""
+    kinds = sorted({turn for *_, turn in units})
+    values = [next(v for v, _, turn in units if turn == kind) for kind in kinds]
+    rewards = [sum(r for _, r, turn in units if turn == kind) for kind in kinds]
+    return kinds, values, brute_gae(values, rewards, 0.7, 0.6)
+
+
+def test_turn_credit_is_the_same_for_all_of_a_turns_tokens():
+    for row, units in zip(counted(credit(LEDGER, method="turn", **FADING)), UNITS):
+        kinds, _, advantages = turn_level(units)
+        assert row == pytest.approx([advantages[kinds.index(turn)] for *_, turn in units])
+
+
+def test_bilevel_credit_runs_inside_a_turn_towards_what_comes_after_it():
+    for row, units in zip(counted(credit(LEDGER, method="bilevel", **FADING)), UNITS):
+        kinds, values, advantages = turn_level(units)
+        expected = []
+        for place, kind in enumerate(kinds):
+            own = [(v, r) for v, r, turn in units if turn == kind]
+            beyond = 0.7 * (values[place + 1] + 0.6 * advantages[place + 1]) if place + 1 < len(kinds) else 0.0
+            rewards = [*(r for _, r in own[:-1]), own[-1][1] + beyond]
+            expected += brute_gae([v for v, _ in own], rewards, 0.9, 0.8)
+        assert row == pytest.approx(expected)
+
+
+def test_the_four_methods_differ():
+    kinds = ("monte_carlo", "gae", "turn", "bilevel")
+    told = [tuple(credit(LEDGER, method=kind, **FADING).flatten().tolist()) for kind in kinds]
+    assert len(set(told)) == 4
+
+
+def test_kl_as_reward_takes_k1_from_counted_units_only():
+    tensors = replace(
+        LEDGER, logprobs=torch.full_like(REWARDS, -1.0), reference_logprobs=torch.full_like(REWARDS, -3.0)
+    )
+    charged, metrics = apply_kl_penalty(tensors, 0.1)
+    assert torch.allclose(REWARDS - charged.rewards, 0.2 * MASK)
+    assert float(metrics["policy/kl"]) == pytest.approx(2.0)
+    assert torch.equal(apply_kl_penalty(tensors, 0.0)[0].rewards, REWARDS)
+    assert apply_kl_penalty(LEDGER, 0.1) == (LEDGER, {})
+
+
+def test_the_raw_gap_is_told_before_the_weights_are_cut():
+    tensors = replace(LEDGER, logprobs=torch.full_like(REWARDS, 1.5))
+    weights, metrics = mismatch_weights(tensors, cap=2.0, parity=2.0)
+    assert float(metrics["policy/mismatch_gap_max"]) == 1.5
+    assert weights.max() == 2.0
+    assert (weights[TURNS < 0] == 0).all()
+
+
+def test_engines_that_are_too_far_off_are_refused():
+    with pytest.raises(TokenMismatch, match=r"1\.5000 nats.*learn\.parity"):
+        mismatch_weights(replace(LEDGER, logprobs=torch.full_like(REWARDS, 1.5)), cap=2.0, parity=1.0)

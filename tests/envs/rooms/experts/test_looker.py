@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from lookact.envs.rooms.experts.demonstrate import demonstrate
+from lookact.envs.rooms.experts.looker import Looker
+from lookact.envs.rooms.motion import Limits, Pose
+from lookact.envs.rooms.places import look
+from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.spatial_vqa import SpatialVQA
+from lookact.envs.rooms.vsi import Question
+from lookact.text.actions import parse_move_or_answer
+
+CAMERA = Camera.square(48)
+TWO = {"tv_monitor": (5.5, 1.5, 0.3, 1.0, 1.2), "bed": (0.0, 0.0, 1.0, 1.0, 0.6)}
+DISTANCE = Question(0, "mine", "s", "object_abs_distance", "How far is the tv monitor from the bed?", "4.5")
+ROOM = Question(0, "mine", "s", "room_size_estimation", "How large is it?", "24")
+COUNT = Question(0, "mine", "s", "object_counting", "How many beds? Count each bed.", "9")
+
+
+def reply(place, pose, question, turn):
+    looker = Looker(question, tuple(TWO), camera=CAMERA, limits=Limits())
+    return looker.act(look(place, pose, CAMERA), {"collided": False, "turn": turn, "max_turns": 6})
+
+
+def test_it_answers_once_it_has_seen_everything_named(make_place):
+    place = make_place(6.0, 4.0, TWO)
+    half = reply(place, Pose(3.0, 2.0, 0.0, 1.2), DISTANCE, turn=0)
+    assert half.startswith("The tv monitor is 2.5 m ahead. No bed seen yet.")
+    assert half.endswith('{"rotation_angle_degrees": 90, "forward_meters": 0.0}')
+    looker = Looker(DISTANCE, tuple(TWO), camera=CAMERA, limits=Limits())
+    for yaw in (0.0, np.pi):
+        last = looker.act(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 1, "max_turns": 6})
+    assert last == 'The bed is 2.5 m on the left. I have seen enough. {"answer": "4.5"}'
+
+
+def test_in_the_last_turn_it_guesses_what_it_has_not_seen(make_place):
+    last = reply(make_place(6.0, 4.0, TWO), Pose(3.0, 2.0, 0.0, 1.2), DISTANCE, turn=5)
+    assert last == 'The tv monitor is 2.5 m ahead. I must guess. {"answer": "2.0"}'
+
+
+def test_it_tells_how_many_are_new_and_how_far_the_room_goes(make_place):
+    place = make_place(6.0, 4.0, TWO)
+    looker = Looker(COUNT, tuple(TWO), camera=CAMERA, limits=Limits())
+    told = [
+        looker.act(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 0, "max_turns": 6})
+        for yaw in (0.0, np.pi, np.pi)
+    ]
+    assert [text.split(".")[0] for text in told] == ["0 new", "1 new", "0 new"]
+    assert reply(make_place(6.0, 4.0, {}), Pose(3.0, 2.0, 0.0, 1.2), ROOM, turn=0).startswith("The wall is 3 m ahead.")
+
+
+def test_it_counts_what_it_saw_rather_than_what_is_true(make_place):
+    last = reply(make_place(6.0, 4.0, TWO), Pose(3.0, 2.0, np.pi, 1.2), COUNT, turn=5)
+    assert parse_move_or_answer(last) == {"answer": "1"}
+
+
+@pytest.mark.slow
+def test_it_scores_well_over_all_types():
+    env = SpatialVQA()
+    assert np.mean([demonstrate(env, seed)[-1].reward for seed in range(60)]) >= 0.9

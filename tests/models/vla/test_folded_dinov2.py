@@ -1,0 +1,99 @@
+import copy
+
+import pytest
+import torch
+
+from lookact.models.vla import folded_dinov2 as vla_sight
+from lookact.models.vla.encoders import hold, open_dinov2, tiny_dinov2
+from lookact.models.vla.folded_dinov2 import Sight, foldable
+from lookact.models.vla.vision import DEVIATION, MEAN, Eyes, VisionSpec
+
+COLOURS = torch.tensor([MEAN, DEVIATION])
+
+
+def shaken(*, size: int = 32, trained_size: int = 32, **changes):
+    """A DINOv2 in which no weight is the zero or the one it begins with, so that each of them matters."""
+    config = tiny_dinov2(hidden=64, layers=2, image_size=trained_size, patch=8)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    encoder = open_dinov2("tiny", config, 0)
+    stream = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=stream))
+    return encoder
+
+
+def frames(rows: int = 3, size: int = 32) -> torch.Tensor:
+    return torch.randint(0, 256, (rows, size, size, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+
+
+@torch.no_grad()
+def patches_by_modules(encoder, seen: torch.Tensor) -> torch.Tensor:
+    pixels = ((seen.float() / 255 - COLOURS[0]) / COLOURS[1]).permute(0, 3, 1, 2)
+    return encoder(pixel_values=pixels).last_hidden_state[:, 1:]
+
+
+@pytest.mark.parametrize("changes", [{}, {"qkv_bias": False}, {"trained_size": 64}])
+def test_the_folded_encoder_tells_what_its_modules_tell(changes):
+    encoder = shaken(**changes)
+    found = Sight(encoder, COLOURS, 32)(frames())
+    torch.testing.assert_close(found, patches_by_modules(encoder, frames()), atol=2e-5, rtol=1e-4)
+
+
+def test_frames_go_through_in_portions_as_they_would_together(monkeypatch):
+    sight = Sight(shaken(), COLOURS, 32)
+    together = sight(frames(5))
+    sizes = []
+    monkeypatch.setattr(vla_sight, "NEARBY", 2 * 17)
+    monkeypatch.setattr(Sight, "_see", lambda self, part, see=Sight._see: sizes.append(len(part)) or see(self, part))
+    torch.testing.assert_close(sight(frames(5)), together)
+    assert sizes == [2, 2, 1]
+
+
+def test_only_a_plain_dinov2_folds():
+    assert foldable(shaken())
+    assert not foldable(shaken(use_swiglu_ffn=True))
+    assert not foldable(shaken().double())
+    assert not foldable(hold(shaken(), "lora", rank=2, seed=0))
+
+
+def eyes(encoder) -> Eyes:
+    return Eyes(VisionSpec(image_size=32, patch=8, hidden=64, layers=2, glances=3), encoder, ("head",), seed=0)
+
+
+def test_frozen_eyes_see_what_learning_ones_see():
+    learning, frozen = eyes(shaken()), eyes(shaken())
+    frozen.requires_grad_(False)
+    with torch.no_grad():
+        seen = learning({"head": frames()})["head"]
+    torch.testing.assert_close(frozen({"head": frames()})["head"], seen, atol=2e-5, rtol=1e-4)
+
+
+def test_frozen_eyes_follow_weights_that_are_loaded_or_written():
+    sight, other = (
+        eyes(shaken()),
+        eyes(open_dinov2("tiny", tiny_dinov2(hidden=64, layers=2, image_size=32, patch=8), 3)),
+    )
+    sight.requires_grad_(False)
+    before = sight.features({"head": frames()})["head"]
+    sight.load_state_dict(other.state_dict())
+    loaded = sight.features({"head": frames()})["head"]
+    torch.testing.assert_close(loaded, other({"head": frames()})["head"], atol=2e-5, rtol=1e-4)
+    assert not torch.allclose(before, loaded, atol=1e-2)
+    with torch.no_grad():
+        sight.encoder.layernorm.bias.add_(1.0)
+    assert not torch.allclose(sight.features({"head": frames()})["head"], loaded, atol=1e-2)
+
+
+def test_a_copy_of_frozen_eyes_has_weights_of_its_own():
+    sight = eyes(shaken())
+    sight.requires_grad_(False)
+    before = sight.features({"head": frames()})["head"]
+    twin = copy.deepcopy(sight)
+    twin.requires_grad_(True)
+    with torch.no_grad():
+        twin.encoder.layernorm.bias.add_(1.0)
+    assert sight.frozen
+    assert not twin.frozen
+    torch.testing.assert_close(sight.features({"head": frames()})["head"], before)

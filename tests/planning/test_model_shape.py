@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from lookact.models.vlm.loading import LoraSpec, load_chat
+from lookact.planning.model_shape import QWEN3_VL_8B, shape_of
+
+
+def test_the_large_model_has_as_many_parameters_as_its_card_says():
+    # 8.77 billion, of which the vision tower has 0.58
+    assert QWEN3_VL_8B.parameters == pytest.approx(8.767e9, rel=2e-3)
+    assert QWEN3_VL_8B.vision_weights + QWEN3_VL_8B.merger_weights == pytest.approx(0.576e9, rel=0.01)
+
+
+def test_a_tiny_model_is_counted_to_within_norms_and_biases(chat):
+    shape = shape_of(chat.config)
+    matrices = sum(p.numel() for p in chat.model.parameters() if p.dim() > 1)
+    assert shape.parameters == matrices
+
+
+@pytest.mark.slow
+def test_adapters_are_counted_exactly(tiny_folder):
+    chat = load_chat(tiny_folder, lora=LoraSpec(rank=4))
+    text = sum(p.numel() for name, p in chat.named_parameters() if p.requires_grad and "language_model" in name)
+    assert shape_of(chat.config).adapter_parameters(4) == text
+
+
+def flops_of(work):
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+@pytest.fixture(scope="module")
+def eager(tiny_folder):
+    """The stock layers with attention as plain matrix products, of which the counter sees every one."""
+    return load_chat(tiny_folder, attention="eager")
+
+
+def test_text_flops_are_those_of_the_matrix_products(eager):
+    shape, (b, n) = shape_of(eager.config), (3, 40)
+    ids, places = torch.randint(20, 300, (b, n)), torch.arange(n).expand(3, b, n)
+    with torch.no_grad():
+        counted = flops_of(lambda: eager.backbone(ids, torch.ones(b, n, dtype=torch.bool), places))
+    # plain products are made for every pair, also those that the causal mask then hides
+    assert counted == shape.text_flops(b * n, b * n * n)
+
+
+def test_vision_flops_are_those_of_the_matrix_products(eager):
+    shape, tower = shape_of(eager.config), eager.causal.model.visual
+    pixels, grids = eager.encode_images([np.full((64, 64, 3), i, np.uint8) for i in range(3)])
+    tokens = eager.image_token_counts(grids)[0]
+    with torch.no_grad():
+        counted = flops_of(lambda: tower(pixels, grid_thw=grids))
+    assert counted == pytest.approx(shape.vision_flops(3, tokens), rel=1e-6)

@@ -1,0 +1,249 @@
+import csv
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lookact.data.episode_store import EpisodeStore
+from lookact.data.replay import Replay
+from lookact.envs.control.classic import Classic
+from lookact.errors import ConfigError, DataError, JudgeError
+from lookact.judges.teachers import TEACHERS, Teacher
+from lookact.models.reward_model import StateRewards
+from lookact.recipes.pref_sac import train as pref_sac
+from lookact.recipes.pref_sac.config import PRESETS, World
+from lookact.recipes.pref_sac.evaluate import evaluate
+from lookact.rewards.learned import LearnedReward
+from lookact.training.checkpoint import load_checkpoint
+from lookact.training.run import Run
+
+DEBUG = PRESETS["debug"]
+
+
+@pytest.fixture
+def cfg():
+    """Five episodes of ten steps with an oracle, in a ring that wraps."""
+    return replace(
+        DEBUG,
+        world=World(horizon=10, image_size=48),
+        judge=replace(DEBUG.judge, kind="oracle"),
+        learn=replace(DEBUG.learn, episodes=5, capacity=35),
+        feedback=replace(DEBUG.feedback, total=14),
+        evaluation=replace(DEBUG.evaluation, every=2),
+    )
+
+
+def rows(folder, name="vlm_query_log.csv"):
+    """A table without its times of day."""
+    with (folder / name).open() as file:
+        return [{key: cell for key, cell in row.items() if key != "timestamp"} for row in csv.DictReader(file)]
+
+
+def state_of(folder, step):
+    """Everything that a checkpoint remembers, times of day aside."""
+    checkpoint = load_checkpoint(folder / f"checkpoint-{step}")
+    ring = Replay(capacity=35, state_size=3, action_size=1)
+    ring.read(checkpoint.weights("replay"))
+    items = dict(checkpoint.state)
+    items["queries"] = [row[:3] + row[4:] for row in items["queries"]["rows"]]
+    return {"items": items, "replay": ring.state_dict(), "weights": weights_of(folder, step)}
+
+
+def weights_of(folder, step):
+    return {name: load_file(folder / f"checkpoint-{step}" / name / "model.safetensors") for name in ("sac", "reward")}
+
+
+def same(one, two):
+    """Whether nested plain data and tensors are equal to the last bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[key], two[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(same, one, two))
+    return one == two
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_at(monkeypatch, episode):
+    """A run dies as it logs this episode."""
+    log = Run.log
+
+    def dying(self, metrics, step, **how):
+        if step == episode:
+            raise Killed
+        log(self, metrics, step, **how)
+
+    monkeypatch.setattr(Run, "log", dying)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("episode", [3, 5])
+def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(cfg, train, tmp_path, monkeypatch, episode, kept_in):
+    whole = train(pref_sac.main, cfg, "whole")
+    with monkeypatch.context() as patch:
+        killed_at(patch, episode)
+        with pytest.raises(Killed):
+            train(pref_sac.main, cfg, "broken")
+    resumed = train(pref_sac.main, cfg, "broken", resume=True)
+    assert resumed == whole
+    assert kept_in(tmp_path / "broken") == kept_in(tmp_path / "whole")
+    assert kept_in(tmp_path / "whole").keys() == {
+        *("step-000002", "step-000004", "step-000005", "after-greedy", "random")
+    }
+    assert same(state_of(tmp_path / "whole", 5), state_of(tmp_path / "broken", 5))
+    for name in ("vlm_query_log.csv", "eval.csv"):
+        assert rows(tmp_path / "broken", name) == rows(tmp_path / "whole", name)
+
+
+def test_what_a_run_leaves_behind(cfg, train, tmp_path):
+    result = train(pref_sac.main, cfg)
+    asked = rows(tmp_path / "run")
+    assert len(asked) == 14
+    assert [row["train_iter"] for row in asked] == ["0"] * 6 + ["1"] * 6 + ["2"] * 2
+    for row in asked:
+        first, second = float(row["ground_truth_score_1"]), float(row["ground_truth_score_2"])
+        assert int(row["vlm_predicted_label"]) == int(second > first)
+    evals = rows(tmp_path / "run", "eval.csv")
+    assert [row["step"] for row in evals] == ["20", "40", "50"]
+    assert {"success_rate", "episode_return"} <= set(evals[0])
+    assert set(result["agent"]["ci"]) == {"success_rate", "episode_return"}
+    items = state_of(tmp_path / "run", 5)["items"]
+    assert items["labels"]["counts"]["pairs"] == 14
+    assert_learned(tmp_path / "run", items["scale"])
+
+
+def assert_learned(folder, scale):
+    """Every slot of the wrapped ring carries what the reward says of it now."""
+    ring = Replay(capacity=35, state_size=3, action_size=1)
+    ring.read(folder / "checkpoint-5" / "replay")
+    model = StateRewards(3, hidden=(16,), generator=torch.Generator())
+    model.load_state_dict(weights_of(folder, 5)["reward"])
+    reward = LearnedReward(model, "state")
+    reward.load_state_dict(scale)
+    assert len(ring) == 35
+    np.testing.assert_allclose(ring.rewards.numpy(), reward(ring.slots(np.arange(35))), atol=1e-5)
+
+
+def test_the_true_reward_needs_no_judge_and_asks_nothing(cfg, train, tmp_path):
+    train(pref_sac.main, replace(cfg, reward="true"))
+    assert rows(tmp_path / "run") == []
+    ring = Replay(capacity=35, state_size=3, action_size=1)
+    ring.read(tmp_path / "run" / "checkpoint-5" / "replay")
+    assert np.array_equal(ring.rewards.numpy(), ring.slots(np.arange(35)).scores)
+
+
+@pytest.mark.slow
+def test_labels_of_an_earlier_run_count_towards_the_total(cfg, train, tmp_path):
+    train(pref_sac.main, cfg, "first")
+    cached = replace(cfg.feedback, cached_label_path=str(tmp_path / "first"))
+    train(pref_sac.main, replace(cfg, feedback=cached), "second")
+    assert rows(tmp_path / "second") == []
+    assert state_of(tmp_path / "second", 5)["items"]["labels"]["counts"]["kept"] == 14
+    longer = replace(cfg, feedback=replace(cached, segment=2))
+    with pytest.raises(DataError, match="another task"):
+        train(pref_sac.main, longer, "third")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["disagreement", "entropy", "k_centre"])
+@pytest.mark.parametrize("inputs", ["state", "frame"])
+def test_every_way_to_choose_works_with_states_and_with_pictures(cfg, train, tmp_path, strategy, inputs):
+    asked = replace(cfg.feedback, strategy=strategy, segment=2, candidates=3)
+    chosen = replace(cfg, feedback=asked, model=replace(cfg.model, inputs=inputs))
+    train(pref_sac.main, replace(chosen, learn=replace(cfg.learn, episodes=3)))
+    assert len(rows(tmp_path / "run")) == 12
+
+
+def served_by(cfg, server, lost):
+    asking = replace(cfg.judge.asking, url=server.url, lost=lost, patience=0.2, concurrency=1)
+    return replace(cfg, judge=replace(cfg.judge, kind="server", asking=asking))
+
+
+@pytest.fixture
+def unbroken(cfg, train, tmp_path, bright_server):
+    """The rows and weights of a run whose server stayed."""
+    server = bright_server()
+    train(pref_sac.main, served_by(cfg, server, "stop"), "whole")
+    server.stop()
+    assert server.answered == 14
+    return rows(tmp_path / "whole"), weights_of(tmp_path / "whole", 5)
+
+
+@pytest.mark.slow
+def test_a_run_whose_server_is_killed_stops_and_goes_on_where_it_was(cfg, train, tmp_path, bright_server, unbroken):
+    first = bright_server(last=13)
+    with pytest.raises(JudgeError, match="no answer"):
+        train(pref_sac.main, served_by(cfg, first, "stop"), "broken")
+    # the third session asks about two pairs: with half of it answered, none of it counts
+    assert len(rows(tmp_path / "broken")) == 12
+    first.stop()
+    second = bright_server(port=first.port)
+    train(pref_sac.main, served_by(cfg, second, "stop"), "broken", resume=True)
+    second.stop()
+    assert first.answered + second.answered == 14
+    assert same(unbroken, (rows(tmp_path / "broken"), weights_of(tmp_path / "broken", 5)))
+
+
+def test_a_run_waits_for_a_server_that_is_killed_and_comes_back(cfg, train, tmp_path, bright_server, unbroken):
+    first, later = bright_server(last=8), []
+
+    def come_back():
+        first.thread.join(60.0)
+        later.append(bright_server(port=first.port))
+
+    waiting = threading.Thread(target=come_back)
+    waiting.start()
+    train(pref_sac.main, served_by(cfg, first, "wait"), "broken")
+    waiting.join(60.0)
+    later[0].stop()
+    assert first.answered + later[0].answered == 14
+    assert same(unbroken, (rows(tmp_path / "broken"), weights_of(tmp_path / "broken", 5)))
+
+
+def test_a_judge_without_preferences_leaves_the_run_without_reward_but_alive(cfg, train, tmp_path, monkeypatch):
+    monkeypatch.setitem(TEACHERS, "equal", Teacher(equal=1e9))
+    train(pref_sac.main, replace(cfg, judge=replace(cfg.judge, kind="equal")))
+    assert {row["vlm_predicted_label"] for row in rows(tmp_path / "run")} == {"-1"}
+
+
+def test_a_checkpoint_and_a_random_policy_are_measured(cfg, train, tmp_path):
+    train(pref_sac.main, cfg)
+    measured = [
+        evaluate(cfg, checkpoint=checkpoint, episodes=2, greedy=True, dummy=checkpoint is None, folder=tmp_path)
+        for checkpoint in (tmp_path / "run" / "checkpoint-5", None)
+    ]
+    for report in measured:
+        assert report["episodes"] == 2
+        low, high = report["ci"]["episode_return"]
+        assert low <= report["episode_return"] <= high
+        assert 0.0 <= report["success_rate"] <= 1.0
+    first, _ = EpisodeStore(tmp_path / "episodes").episodes()
+    assert len(first.turns) == cfg.world.horizon
+    assert first.turns[0].observation.images["camera"].shape == (48, 48, 3)
+    assert first.total_reward == pytest.approx(sum(turn.reward for turn in first.turns))
+    assert first.last is not None
+    assert measured[0] != measured[1]
+
+
+def test_a_task_that_can_not_be_drawn_here_is_measured_without_pictures(cfg, tmp_path, monkeypatch, caplog):
+    def blind(env):
+        raise RuntimeError("no OpenGL here")
+
+    monkeypatch.setattr(Classic, "render", blind)
+    evaluate(cfg, checkpoint=None, episodes=1, greedy=False, dummy=True, folder=tmp_path)
+    (episode,) = EpisodeStore(tmp_path / "episodes").episodes()
+    assert episode.turns[0].observation.images == {}
+    assert "no OpenGL here" in caplog.text
+
+
+def test_several_processes_are_refused(cfg, train, monkeypatch):
+    monkeypatch.setattr(pref_sac, "world_size", lambda: 2)
+    with pytest.raises(ConfigError, match="leave --processes out"):
+        train(pref_sac.main, cfg)

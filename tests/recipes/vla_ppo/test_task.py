@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES
+from lookact.recipes.vla_ppo.config import World
+from lookact.recipes.vla_ppo.task import OUTSIDE, make_corpus, make_table, table_maker
+
+
+def test_the_table_is_as_the_settings_say():
+    env = make_table(World(task="push", cameras=("wrist",), image_size=32, max_steps=7, distractors=1, clutter=True))
+    shown, info = env.reset(seed=0)
+    assert set(shown) == {"wrist", "state", "instruction"}
+    assert shown["wrist"].shape == (32, 32, 3)
+    assert info["task"] == "push"
+    assert env.max_steps == 7
+    assert len(env.look.objects) == 2
+    assert env.look.clutter
+    env.close()
+
+
+@pytest.mark.parametrize("control", ["ee_delta", "delta_qpos"])
+def test_sizes_are_the_environments(control):
+    world = World(control=control, image_size=32)
+    env = make_table(world)
+    assert env.action_space.shape == (world.action_size,)
+    assert env.observation_space["state"].shape == (world.state_size,)
+
+
+@pytest.mark.parametrize("shift", OUTSIDE)
+def test_out_of_distribution_is_what_training_never_shows(shift):
+    inside, outside = (make_table(World(cameras=()), shift=each) for each in ("none", shift))
+    words = set(make_corpus(World()))
+    for seed in range(20):
+        inside.reset(seed=seed)
+        outside.reset(seed=seed)
+        assert inside.instruction in words
+        if shift == "semantics":
+            assert outside.instruction not in words
+            assert outside.look.objects[0] in HELD_OUT_PAIRS
+        else:
+            assert outside.look.objects == inside.look.objects
+        assert (outside.look.surfaces[0] >= SEEN_SURFACES) == (shift == "vision")
+        moved = not np.allclose(outside.start.tool, inside.start.tool)
+        assert moved == (shift == "execution")
+
+
+def test_a_worker_can_make_its_own():
+    assert table_maker(World(cameras=()), shift="vision")().shift == "vision"

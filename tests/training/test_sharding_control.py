@@ -1,0 +1,103 @@
+"""A robot's policy learns by PPO from shards what it learns whole, and hands over to any number of processes."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed.tensor import DTensor
+
+from lookact.algorithms.control_ppo import StepBatch, learn, objective, open_optimizer
+from lookact.batch import ControlInputs
+from lookact.errors import ConfigError
+from lookact.recipes.vla_ppo.config import PRESETS
+from lookact.recipes.vla_ppo.model import open_policy
+from lookact.training.distributed import rank, world_size
+from lookact.training.optim import NonFiniteGuard
+from lookact.training.run import open_run
+from lookact.training.settings import PPO, Parallel
+from lookact.training.sharding import sharded_parts, share_out_control, whole
+
+ROWS = 11
+CFG = PRESETS["debug"]
+
+
+def make_policy():
+    policy = open_policy(CFG.model, CFG.world, seed=0)
+    policy.freeze_encoders()
+    return policy
+
+
+def make_batch(policy):
+    """Steps with random credit; a process has every other of them."""
+    rng = np.random.default_rng(0)
+
+    def drawn(*shape):
+        return torch.from_numpy(rng.normal(size=(ROWS, *shape)).astype(np.float32))
+
+    spec, size = policy.spec, CFG.world.image_size
+    frames = {c: torch.from_numpy(rng.integers(0, 256, (ROWS, size, size, 3), dtype=np.uint8)) for c in spec.cameras}
+    texts = policy.read(["put the red cube on the plate"] * ROWS)
+    actions = drawn(spec.action_size)
+    inputs = ControlInputs(actions, drawn(spec.state_size), frames, texts, drawn(spec.history, spec.action_size))
+    batch = StepBatch(inputs, drawn(1) - 5.0, drawn(1), drawn(1), drawn(1), numbers=torch.arange(ROWS))
+    return batch[torch.arange(rank(), ROWS, world_size())]
+
+
+def learned(kind, folder, total):
+    """A run of `total` updates, each saved, that goes on with what is in the folder; processes act unequally long."""
+    policy = make_policy()
+    share_out_control(policy, Parallel(kind=kind), anchored=False)
+    optimizer, guard = open_optimizer(policy, lr=1e-3, critic_lr=1e-3), NonFiniteGuard()
+    batch, ppo = make_batch(policy), PPO(epochs=2, minibatch=4)
+    parts = {"weights": {"model": policy}, "state": {"optimizer": optimizer, "guard": guard}}
+    told = []
+    with open_run(folder, {}, auto_resume=True, tensorboard=False) as run:
+        run.restore(**parts)
+        for step in run.steps(total):
+            with whole(policy), torch.no_grad():
+                intents = [policy.intend(batch.inputs) for _ in range(1 + rank())]
+                seen = sum(intent.mean.sum() + policy.appraise(intent.critic_features).sum() for intent in intents)
+            loss_fn = objective(policy, ppo, acting=True)
+            metrics = learn(batch, loss_fn, optimizer, guard, ppo, total=ROWS, seed=step, policy=policy)
+            told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
+            assert torch.isfinite(seen)
+            run.save(step, **parts, metrics={})
+    return told, len(sharded_parts(policy)), sum(isinstance(p, DTensor) for p in policy.parameters())
+
+
+def weights(folder, step):
+    return load_file(folder / f"checkpoint-{step}/model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    return learned("data", folder, 3)[0], folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["data", "shard"])
+def test_two_processes_learn_what_one_does_and_hand_over_to_it(one, together, tmp_path, kind):
+    told, folder = one
+    (two, blocks, parts), _ = together(learned, kind, tmp_path, 2)
+    assert (blocks, parts > 20) == ((1, True) if kind == "shard" else (0, False))
+    last, _, _ = learned("shard", tmp_path, 3)
+    assert np.array(two + last) == pytest.approx(np.array(told), rel=1e-3, abs=1e-5)
+    for step in (1, 2, 3):
+        for name, tensor in weights(tmp_path, step).items():
+            torch.testing.assert_close(tensor, weights(folder, step)[name], rtol=0, atol=2e-4)
+
+
+@pytest.mark.slow
+def test_one_process_hands_over_to_shards(one, together, tmp_path):
+    told, folder = one
+    learned("data", tmp_path, 1)
+    (two, _, _), _ = together(learned, "shard", tmp_path, 3)
+    assert np.array(two) == pytest.approx(np.array(told[1:]), rel=1e-3, abs=1e-5)
+    for name, tensor in weights(tmp_path, 3).items():
+        torch.testing.assert_close(tensor, weights(folder, 3)[name], rtol=0, atol=2e-4)
+
+
+def test_an_anchor_and_shards_do_not_go_together():
+    with pytest.raises(ConfigError, match="the anchor needs whole weights"):
+        share_out_control(torch.nn.Linear(2, 2), Parallel(kind="shard"), anchored=True)

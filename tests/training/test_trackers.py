@@ -1,0 +1,119 @@
+import json
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from lookact.errors import ConfigError, DataError
+from lookact.training.trackers import JsonlTracker, TensorBoardTracker, WandbTracker, cut_after, fan_out
+
+
+def test_each_call_is_one_line_readable_at_once(tmp_path):
+    tracker = JsonlTracker(tmp_path)
+    tracker.log({"loss/total": torch.tensor(0.5), "rollout/episodes": 3}, 1)
+    tracker.log({"loss/total": float("nan"), "optim/grad_norm": float("inf")}, 2)
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert lines == (
+        '{"step": 1, "loss/total": 0.5, "rollout/episodes": 3}\n'
+        '{"step": 2, "loss/total": null, "optim/grad_norm": null}\n'
+    )
+    tracker.close()
+
+
+def test_pictures_and_texts_become_files(tmp_path):
+    tracker = JsonlTracker(tmp_path)
+    tracker.image("eval/map", np.zeros((2, 3, 3), np.uint8), 4)
+    tracker.text("eval/reply", "Ünïcode", 4)
+    tracker.histogram("x", np.ones(3), 4)
+    tracker.close()
+    assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == ["eval_map_4.png", "eval_reply_4.txt"]
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_lines_past_the_step_and_a_torn_one_are_cut(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": step, "loss/total": step / 2}) + "\n" for step in (0, 1, 1, 2, 3)]
+    path.write_text("".join(lines) + '{"step": 1, "loss')
+    cut_after(path, 2)
+    assert path.read_text() == "".join(lines[:4])
+    cut_after(path, 1)
+    assert path.read_text() == "".join(lines[:3])
+    cut_after(path, None)
+    assert path.read_text() == ""
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl:2 is not a line of metrics"):
+        cut_after(path, 3)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *args: self.calls.append((name, *args))
+
+
+def test_fan_out_tells_each_tracker_everything():
+    first, second = Recorder(), Recorder()
+    tracker = fan_out([first, second])
+    tracker.log({"a": 1.0}, 1)
+    tracker.image("i", "pixels", 2)
+    tracker.text("t", "words", 3)
+    tracker.histogram("h", "values", 4)
+    tracker.close()
+    assert first.calls == second.calls
+    assert first.calls == [
+        ("log", {"a": 1.0}, 1),
+        ("image", "i", "pixels", 2),
+        ("text", "t", "words", 3),
+        ("histogram", "h", "values", 4),
+        ("close",),
+    ]
+
+
+def use_everything(tracker, step):
+    tracker.log({"loss/total": 1.0}, step)
+    tracker.image("eval/map", np.zeros((4, 4, 3), np.uint8), step)
+    tracker.text("eval/reply", "a < b", step)
+    tracker.histogram("policy/ratio", np.arange(5.0), step)
+    tracker.close()
+
+
+@pytest.mark.slow
+def test_tensorboard_hides_what_a_resumed_run_does_again(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    before = TensorBoardTracker(tmp_path, done=0)
+    for step in (1, 2, 3):
+        before.log({"loss/total": float(step)}, step)
+    before.close()
+    # files are read by the second in their names; only a test resumes within one
+    time.sleep(1.1)
+    use_everything(TensorBoardTracker(tmp_path, done=1), 2)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss/total")] == [(1, 1.0), (2, 1.0)]
+    assert events.Tags()["images"] == ["eval/map"]
+    assert events.Tags()["histograms"] == ["policy/ratio"]
+
+
+@pytest.mark.slow
+def test_wandb_offline_writes_to_the_folder_under_one_id(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="needs lookact[wandb]")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for step in (1, 2):
+        use_everything(WandbTracker(tmp_path, {"seed": 1}, mode="offline"), step)
+    run_id = (tmp_path / "wandb_id").read_text()
+    assert len(list((tmp_path / "wandb").glob(f"offline-run-*-{run_id}"))) >= 1
+
+
+def test_missing_wandb_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r"pip install 'lookact\[wandb\]'"):
+        WandbTracker(tmp_path, {}, mode="offline")
