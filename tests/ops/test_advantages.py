@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookact.ops.advantages import (
+    anchor_groups,
     bilevel_gae,
+    group_centre,
     group_normalise,
     leave_one_out,
     monte_carlo,
@@ -46,9 +48,31 @@ def test_leave_one_out_follows_a_reordering_of_rows():
 
 
 def test_group_normalise_by_hand():
-    # group 4: mean 2, deviation sqrt(2/3); group -9: mean 6, deviation 1
-    side = math.sqrt(1.5)
-    assert group_normalise(RETURNS, GROUPS).tolist() == pytest.approx([-side, -1, 0, 1, side], abs=1e-5)
+    # group 4: 1, 2, 3 with sample deviation 1; group -9: mean 6, off by 1 on both sides, sample deviation sqrt(2)
+    half = math.sqrt(0.5)
+    assert group_normalise(RETURNS, GROUPS).tolist() == pytest.approx([-1, -half, 0, half, 1], abs=1e-5)
+
+
+def test_group_centre_by_hand_and_as_a_share_of_leave_one_out():
+    assert group_centre(RETURNS, GROUPS).tolist() == pytest.approx([-1, -1, 0, 1, 1])
+    # minus the mean of all n is (n - 1)/n of minus the mean of the others
+    sizes = (GROUPS[:, None] == GROUPS).sum(1)
+    shares = leave_one_out(RETURNS, GROUPS) * (sizes - 1) / sizes
+    torch.testing.assert_close(group_centre(RETURNS, GROUPS), shares)
+
+
+def test_anchor_groups_join_turns_of_one_group_in_one_state():
+    groups, anchors = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([7, 8, 7, 7, 7])
+    ids = anchor_groups(groups, anchors)
+    assert [(ids == i).tolist() for i in ids] == [
+        [True, False, True, False, False],
+        [False, True, False, False, False],
+        [True, False, True, False, False],
+        [False, False, False, True, True],
+        [False, False, False, True, True],
+    ]
+    # a state that was visited once has nobody to be compared with
+    assert group_centre(torch.tensor([1.0, 5.0, 3.0, 2.0, 2.0]), ids).tolist() == [-1, 0, 1, 0, 0]
 
 
 def test_groups_without_variance_give_zero_and_are_named():
@@ -64,7 +88,9 @@ def test_groups_without_variance_give_zero_and_are_named():
 
 def test_group_baselines_survive_float32_extremes():
     returns = torch.tensor([1e30, -1e30, 1e30, -1e30])
-    assert group_normalise(returns, torch.zeros(4).long()).tolist() == [1, -1, 1, -1]
+    # four returns 1e30 off their mean: sample deviation sqrt(4/3)
+    half = math.sqrt(0.75)
+    assert group_normalise(returns, torch.zeros(4).long()).tolist() == pytest.approx([half, -half, half, -half])
     assert leave_one_out(returns, torch.zeros(4).long()).isfinite().all()
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.mismatch import truncated_importance
+from lookact.ops.mismatch import importance_weights, truncated_importance
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
@@ -62,5 +62,28 @@ def test_nothing_counted_gives_zeros(width):
 
 
 def test_a_cap_of_nothing_raises():
-    with pytest.raises(ValueError, match="cap is 0"):
+    with pytest.raises(ValueError, match="cap above it"):
         truncated_importance(GAP, GAP, MASK, cap=0)
+
+
+def test_a_sequences_ratio_is_the_product_and_its_geometric_mean_by_hand():
+    # row 0 has the ratios 4 and 1/2: product 2, geometric mean sqrt(2); row 1 has 1
+    product, _ = importance_weights(BEHAVIOUR + GAP, BEHAVIOUR, MASK, cap=9.0, level="sequence")
+    assert product.flatten().tolist() == pytest.approx([2, 2, 0, 1, 0, 0, 0, 0, 0])
+    mean, metrics = importance_weights(BEHAVIOUR + GAP, BEHAVIOUR, MASK, cap=1.2, level="geometric")
+    assert mean.flatten().tolist() == pytest.approx([1.2, 1.2, 0, 1, 0, 0, 0, 0, 0])
+    assert metrics["truncated"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("level", "weights"),
+    [("token", [0, 0, 0, 1, 0, 0, 0, 0, 0]), ("sequence", [2, 2, 0, 1, 0, 0, 0, 0, 0])],
+)
+def test_masked_importance_drops_what_is_outside_the_bounds(level, weights):
+    found, _ = importance_weights(BEHAVIOUR + GAP, BEHAVIOUR, MASK, low=0.6, cap=3.0, level=level, masked=True)
+    assert found.flatten().tolist() == pytest.approx(weights)
+
+
+def test_bounds_the_wrong_way_round_are_refused():
+    with pytest.raises(ValueError, match="low must be at least 0"):
+        importance_weights(GAP, GAP, MASK, low=3.0, cap=2.0)

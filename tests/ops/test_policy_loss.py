@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip, reinforce
+from lookact.ops.policy_loss import aggregation_weights, cispo, entropy_bonus, gspo, ppo_clip, reinforce
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]).bool()
@@ -165,3 +165,73 @@ def test_entropy_bonus_is_the_mean_over_counted_units():
     assert bonus == 2.0
     assert torch.equal(entropy.grad, MASK.float() / 4)
     assert entropy_bonus(entropy, MASK, count=16) == 0.5
+
+
+def test_gspo_at_old_policy_has_the_reinforce_gradient():
+    first, second = LOGPROBS.clone().requires_grad_(), LOGPROBS.clone().requires_grad_()
+    loss, metrics = gspo(first, LOGPROBS, ADVANTAGES, MASK, clip=3e-4)
+    loss.backward()
+    reinforce(second, ADVANTAGES, MASK)[0].backward()
+    assert torch.equal(first.grad, second.grad)
+    assert {name: float(x) for name, x in metrics.items()} == {"ratio": 1.0, "clip_fraction": 0.0, "approx_kl": 0.0}
+
+
+def test_gspo_by_hand():
+    # ratios 4 and 1/4 of one row: their geometric mean is 1, so nothing is clipped; row 2: 2 and 2 is clipped at 1.1
+    old = torch.zeros(2, 2)
+    logprobs = torch.tensor([[math.log(4), -math.log(4)], [math.log(2), math.log(2)]], requires_grad=True)
+    loss, metrics = gspo(logprobs, old, torch.ones(2, 1), torch.ones(2, 2).bool(), clip=0.1)
+    assert loss.item() == pytest.approx(-(1 + 1 + 1.1 + 1.1) / 4)
+    assert metrics["clip_fraction"] == pytest.approx(0.5)
+    loss.backward()
+    # s·A/n on each unit of the first row, by its own log-probability; none on the clipped row
+    torch.testing.assert_close(logprobs.grad, torch.tensor([[-0.25, -0.25], [0.0, 0.0]]))
+
+
+def test_gspo_with_one_advantage_a_row_has_the_sequence_ratios_gradient():
+    generator = torch.Generator().manual_seed(0)
+    old = -torch.rand(3, 4, generator=generator)
+    logprobs = (old + 0.1 * torch.randn(3, 4, generator=generator)).requires_grad_()
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1]]).bool()
+    advantages = torch.tensor([[1.0], [-2.0], [0.5]])
+    weights = aggregation_weights(mask, "sequence")
+    gspo(logprobs, old, advantages, mask, clip=10.0, weights=weights)[0].backward()
+    found = logprobs.grad.clone()
+    logprobs.grad = None
+    gaps = ((logprobs - old) * mask).sum(1) / mask.sum(1)
+    (-(gaps.exp() * advantages[:, 0]).mean()).backward()
+    torch.testing.assert_close(found, logprobs.grad)
+
+
+def test_cispo_keeps_a_bounded_gradient_where_ppo_has_none():
+    old, advantage = units(0.0), units(1.0)
+    logprobs = units(math.log(3)).requires_grad_()
+    loss, metrics = cispo(logprobs, old, advantage, ALL, clip=0.2, clip_high=0.5)
+    loss.backward()
+    assert logprobs.grad.item() == pytest.approx(-1.5)
+    assert metrics["clip_fraction"] == 1.0
+    again = units(math.log(3)).requires_grad_()
+    ppo_clip(again, old, advantage, ALL, clip=0.2, clip_high=0.5)[0].backward()
+    assert again.grad.item() == 0.0
+
+
+@pytest.mark.parametrize("loss", [gspo, cispo])
+def test_what_is_outside_the_mask_gets_no_gradient_from_newer_losses(loss):
+    logprobs = LOGPROBS.clone().requires_grad_()
+    loss(logprobs, LOGPROBS, ADVANTAGES, MASK, clip=0.2)[0].backward()
+    assert torch.equal(logprobs.grad[~MASK], torch.zeros_like(logprobs.grad[~MASK]))
+
+
+def test_aggregation_by_hand():
+    # rows of 4 and 2 counted units, and one that counts nothing
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, NAN, NAN], [NAN] * 4])
+
+    def mean(weights):
+        return float((weights * torch.where(mask, x, 0.0)).sum() / mask.sum())
+
+    assert mean(aggregation_weights(mask, "token")) == pytest.approx(40 / 6)
+    assert mean(aggregation_weights(mask, "sequence")) == pytest.approx((2.5 + 15) / 2)
+    assert mean(aggregation_weights(mask, "constant", horizon=8)) == pytest.approx((10 / 8 + 30 / 8) / 2)
+    with pytest.raises(ValueError, match="needs a horizon"):
+        aggregation_weights(mask, "constant")

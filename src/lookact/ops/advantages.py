@@ -39,17 +39,38 @@ def leave_one_out(returns: Tensor, groups: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def group_normalise(returns: Tensor, groups: Tensor, *, eps: float = 1e-6) -> Tensor:
-    """Returns (b,) centred and divided by their group's population deviation (GRPO, arXiv:2402.03300, §4.1.2).
+def group_centre(returns: Tensor, groups: Tensor) -> Tensor:
+    """Each return (b,) minus the mean of its group, its own included (Dr. GRPO, arXiv:2503.20783). One alone gives 0."""
+    names, index, sizes = _members(groups)
+    wide = returns.double()
+    return (wide - (_group_sum(wide, index, len(names)) / sizes)[index]).to(returns.dtype)
 
-    A group of one, or of equal returns, gives 0.
+
+@torch.no_grad()
+def group_normalise(returns: Tensor, groups: Tensor, *, eps: float = 1e-6) -> Tensor:
+    """Returns (b,) centred and divided by their group's sample deviation (GRPO, arXiv:2402.03300, §4.1.2).
+
+    The deviation divides by n − 1, as in TRL and verl. A group of one, or of equal returns, gives 0.
     """
     names, index, sizes = _members(groups)
     wide = returns.double()
     centred = wide - (_group_sum(wide, index, len(names)) / sizes)[index]
-    deviation = (_group_sum(centred.square(), index, len(names)) / sizes).sqrt()[index]
+    deviation = (_group_sum(centred.square(), index, len(names)) / (sizes - 1).clamp(min=1)).sqrt()[index]
     flat = zero_variance_groups(returns, groups)
     return (centred / (deviation + eps)).masked_fill(flat, 0.0).to(returns.dtype)
+
+
+@torch.no_grad()
+def anchor_groups(groups: Tensor, anchors: Tensor) -> Tensor:
+    """(n,) one id for each pair of a group and an anchor state: GiGPO's step-level groups (arXiv:2505.10978, eq. 6).
+
+    groups, anchors: (n,) of turns. Turns of one group that were taken in the same state are compared with each other,
+    by `leave_one_out`, `group_centre` or `group_normalise` on their discounted rewards-to-go; a state that was visited
+    once has a group of one, and so no step-level advantage.
+    """
+    pairs = torch.stack([groups, anchors], dim=1)
+    ids: Tensor = torch.unique(pairs, dim=0, return_inverse=True)[1]
+    return ids
 
 
 @torch.no_grad()

@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from lookact.ops.kl import bounded_ratio, k1, k3
 from lookact.ops.masked import Metrics, masked_max, masked_mean, zero_outside
 
+Level = Literal["token", "sequence", "geometric"]
+"""What a ratio is of: a unit; a row's product of units; or its geometric mean, which does not grow with length."""
+
 
 @torch.no_grad()
+def importance_weights(
+    logprobs: Tensor,
+    behaviour_logprobs: Tensor,
+    mask: Tensor,
+    *,
+    cap: float,
+    low: float = 0.0,
+    level: Level = "token",
+    masked: bool = False,
+) -> tuple[Tensor, Metrics]:
+    """Weights p_learner / p_behaviour (b, u), constants, 0 outside the mask: truncated, or masked, importance sampling.
+
+    Truncated (TIS): ratios above `cap` count as `cap`. `masked` (MIS): units, or rows, whose ratio is outside
+    [low, cap] count nothing. Ratios are those of `level`; a row's ratio stands on each of its units.
+    The metrics measure the raw gap Δ = log p_learner − log p_behaviour, before any truncation: its mean and
+    largest size, KL(behaviour ‖ learner) by k1 and k3, and the share of counted units that were cut.
+    """
+    if cap <= 0 or not 0 <= low < cap:
+        raise ValueError(f"bounds [{low}, {cap}]: low must be at least 0 and cap above it")
+    learner = zero_outside(logprobs, mask)
+    behaviour = zero_outside(behaviour_logprobs, mask)
+    gap = learner - behaviour
+    sizes = gap.abs()
+    ratio = bounded_ratio(_at_level(gap, mask, level), torch.zeros_like(gap))
+    outside = (ratio > cap) | (ratio < low) if masked else ratio > cap
+    metrics = {
+        "gap_mean": masked_mean(sizes, mask),
+        "gap_max": masked_max(sizes, mask),
+        "kl_k1": masked_mean(k1(behaviour, learner), mask),
+        "kl_k3": masked_mean(k3(behaviour, learner), mask),
+        "truncated": masked_mean(outside.to(ratio.dtype), mask),
+    }
+    weights = ratio.masked_fill(outside, 0.0) if masked else ratio.clamp(max=cap)
+    return zero_outside(weights, mask), metrics
+
+
 def truncated_importance(
     logprobs: Tensor, behaviour_logprobs: Tensor, mask: Tensor, *, cap: float
 ) -> tuple[Tensor, Metrics]:
-    """Weights min(p_learner / p_behaviour, cap) (b, u), constants, 0 outside the mask.
+    """`importance_weights` of single units, truncated at `cap`."""
+    return importance_weights(logprobs, behaviour_logprobs, mask, cap=cap)
 
-    The metrics measure the raw gap Δ = log p_learner − log p_behaviour, before any truncation: its mean and
-    largest size, KL(behaviour ‖ learner) by k1 and k3, and the share of counted units that the cap cut.
-    """
-    if cap <= 0:
-        raise ValueError(f"cap is {cap}: it must be above 0")
-    learner = zero_outside(logprobs, mask)
-    behaviour = zero_outside(behaviour_logprobs, mask)
-    gap = (learner - behaviour).abs()
-    ratio = bounded_ratio(learner, behaviour)
-    metrics = {
-        "gap_mean": masked_mean(gap, mask),
-        "gap_max": masked_max(gap, mask),
-        "kl_k1": masked_mean(k1(behaviour, learner), mask),
-        "kl_k3": masked_mean(k3(behaviour, learner), mask),
-        "truncated": masked_mean((ratio > cap).to(ratio.dtype), mask),
-    }
-    return zero_outside(ratio.clamp(max=cap), mask), metrics
+
+def _at_level(gap: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """(b, u) the log-ratio of what `level` names, on each unit."""
+    if level == "token":
+        return gap
+    total = gap.sum(dim=1, keepdim=True)
+    if level == "geometric":
+        total = total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return total.expand_as(gap)
