@@ -11,14 +11,14 @@ from benchmarks.walks import Load, RecordedWalk, make_specs, make_walks, open_ch
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.types import Episode
 
 
 def keeps(folder: Path, load: Load) -> Work:
     """LookAct's actor."""
-    return _rollout(folder, load, HFActor)
+    return _rollout(folder, load, HFSampler)
 
 
 def rereads(folder: Path, load: Load) -> Work:

@@ -20,7 +20,7 @@ from lookact.ops.advantages import leave_one_out
 from lookact.ops.masked import Metrics
 from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.types import Episode
 
@@ -41,7 +41,7 @@ def by_turn(folder: Path, load: Load) -> Work:
 def whole_step(folder: Path, load: Load) -> Work:
     """Rollout, credit, update and optimiser step, as the nav-rloo recipe does them."""
     chat = open_checkpoint(folder)
-    actor, walks, plans = HFActor(chat, load.sampling), make_walks(load), make_specs(load)
+    actor, walks, plans = HFSampler(chat, load.sampling), make_walks(load), make_specs(load)
     optimizer, guard = build_adamw({"policy": chat}, lr=1e-9), NonFiniteGuard()
 
     def work() -> Facts:
@@ -88,7 +88,7 @@ def learn(chat: ChatVLM, segments: Sequence[Segment], load: Load) -> float:
 def sample_episodes(chat: ChatVLM, load: Load) -> list[Episode]:
     """What the policy does on the walks; the same on every side, by the plans' seeds."""
     walks, plans = make_walks(load), make_specs(load)
-    return collect(plans, [RecordedWalk(walks) for _ in plans], HFActor(chat, load.sampling))
+    return collect(plans, [RecordedWalk(walks) for _ in plans], HFSampler(chat, load.sampling))
 
 
 def credited(episodes: Sequence[Episode]) -> list[Segment]:

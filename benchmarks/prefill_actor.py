@@ -35,7 +35,7 @@ class _Row:
 
 
 class PrefillActor:
-    """The `Actor` protocol; prompts, replies and log-probabilities equal those of `HFActor`."""
+    """The `Actor` protocol; prompts, replies and log-probabilities equal those of `HFSampler`."""
 
     version = 0
 

@@ -21,7 +21,7 @@ from benchmarks.report import Row, plain
 from benchmarks.scale_costs import costs_row
 from benchmarks.walks import Load, RecordedWalk, make_checkpoint, make_specs, make_walks, open_checkpoint
 from lookact.rollout.ray.worker import WorkerContext
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.training.optim import NonFiniteGuard, build_adamw, clip_and_step
 from lookact.training.progress import progress
 from lookact.types import Episode, EpisodeSpec
@@ -96,7 +96,7 @@ def make_context(folder: Path, load: Load) -> WorkerContext:
     """A worker's engine and walks."""
     chat, walks = open_checkpoint(folder), make_walks(load)
     return WorkerContext(
-        HFActor(chat, load.sampling), [RecordedWalk(walks) for _ in range(load.environments)], chat.model
+        HFSampler(chat, load.sampling), [RecordedWalk(walks) for _ in range(load.environments)], chat.model
     )
 
 

@@ -16,7 +16,7 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.planning.costs import Measured, Rates, Work, act_seconds, fit_rates, learn_seconds, measured_work
 from lookact.planning.model_shape import ModelShape, shape_of
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.types import Episode
 
 KNOWN = 4
@@ -52,7 +52,7 @@ def measure_runs(chat: ChatVLM, load: Load) -> list[Measured]:
 
 def measure_run(chat: ChatVLM, load: Load) -> Measured:
     """The least of a few repetitions: whatever else the machine does only adds."""
-    walks, plans, actor = make_walks(load), make_specs(load), HFActor(chat, load.sampling)
+    walks, plans, actor = make_walks(load), make_specs(load), HFSampler(chat, load.sampling)
     acted, learned = [], []
     episodes: list[Episode] = []
     for _ in range(REPETITIONS):

@@ -25,7 +25,7 @@ from lookact.plots.episode_sheet import draw_episode
 from lookact.recipes.rloo.config import PRESETS
 from lookact.recipes.rloo.runs import open_policy
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.types import Episode, EpisodeSpec
 
@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> None:
 
     # an actor: a checkpoint in the Hugging Face layout, and how it speaks
     chat = load_chat(arguments.checkpoint) if arguments.checkpoint else open_policy(PRESETS["debug"], arguments.out)
-    actor = HFActor(chat, Sampling(max_tokens=12, temperature=1.0, min_action_tokens=3, max_action_tokens=12))
+    actor = HFSampler(chat, Sampling(max_tokens=12, temperature=1.0, min_action_tokens=3, max_action_tokens=12))
 
     # one episode
     (episode,) = collect([EpisodeSpec("ep000", group=0, seed=7)], envs[:1], actor)

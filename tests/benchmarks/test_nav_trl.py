@@ -6,14 +6,14 @@ import pytest
 from benchmarks.nav_trl import make_environment, make_processor, make_trainer, shown, trains
 from benchmarks.walks import RecordedWalk, make_specs, make_walks
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 
 needs_trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="needs lookact[bench]")
 
 
 def test_trl_reads_lookacts_prompts_and_pictures(chat, load):
     walks, plans = make_walks(load), make_specs(load)
-    decisions = [t.decision for t in collect(plans[:1], [RecordedWalk(walks)], HFActor(chat, load.sampling))[0].turns]
+    decisions = [t.decision for t in collect(plans[:1], [RecordedWalk(walks)], HFSampler(chat, load.sampling))[0].turns]
     processor = make_processor(chat)
     render = {"tokenize": True, "return_dict": True, "add_generation_prompt": True, "return_tensors": "pt"}
     told = processor.apply_chat_template([{"role": "user", "content": shown(walks[0][0])}], **render)

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.prefill_actor import PrefillActor
 from benchmarks.walks import RecordedWalk, make_specs, make_walks
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 
 
 def test_rereading_and_keeping_sample_the_same_tokens_from_the_same_prompts(chat, load):
@@ -14,7 +14,8 @@ def test_rereading_and_keeping_sample_the_same_tokens_from_the_same_prompts(chat
     sampling = dataclasses.replace(load.sampling, temperature=2.0)
     walks, plans = make_walks(load), make_specs(load)
     kept, reread = (
-        collect(plans, [RecordedWalk(walks) for _ in plans], actor(chat, sampling)) for actor in (HFActor, PrefillActor)
+        collect(plans, [RecordedWalk(walks) for _ in plans], actor(chat, sampling))
+        for actor in (HFSampler, PrefillActor)
     )
     lengths = {len(turn.decision.token_ids) for episode in kept for turn in episode.turns}
     assert len(lengths) > 1

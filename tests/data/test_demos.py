@@ -7,7 +7,7 @@ from lookact.algorithms.vlm import script_of
 from lookact.data.demos import Demo, demo_episode
 from lookact.data.segments import cut
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.types import EpisodeSpec, Observation
 
@@ -59,7 +59,7 @@ class Echo:
 
 @pytest.mark.parametrize("max_tokens", [1, 6])
 def test_prompts_are_those_that_the_policy_itself_is_given(chat, max_tokens):
-    actor = HFActor(chat, Sampling(max_tokens=max_tokens, min_action_tokens=1), system="Walk.")
+    actor = HFSampler(chat, Sampling(max_tokens=max_tokens, min_action_tokens=1), system="Walk.")
     (lived,) = collect([EpisodeSpec("e", 0, 0)], [Echo()], actor)
     shown = demo_episode(DEMO, script_of(chat, system="Walk."), name="d")
     replies = [turn.decision.token_ids for turn in lived.turns]

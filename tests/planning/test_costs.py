@@ -16,7 +16,7 @@ from lookact.planning.costs import (
 )
 from lookact.planning.model_shape import shape_of
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.types import EpisodeSpec, Observation
 
@@ -57,7 +57,7 @@ def test_a_real_rollout_does_what_was_planned(chat):
     sampling = Sampling(max_tokens=5, min_action_tokens=1)
     # the end of a reply is never drawn: every reply has the full length
     chat.banned[chat.end_id] = True
-    episodes = collect(plans, [Corridor() for _ in plans], HFActor(chat, sampling))
+    episodes = collect(plans, [Corridor() for _ in plans], HFSampler(chat, sampling))
     done = measured_work(episodes, image_tokens=4)
     assert (done.episodes, done.env_steps, done.images, done.sampled_tokens, done.rounds) == (4, 12, 12, 60, 15)
     text = [len(turn.decision.prompt_ids) - 4 for turn in episodes[0].turns]

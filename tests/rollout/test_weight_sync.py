@@ -6,7 +6,7 @@ import torch
 from lookact.errors import StaleWeights
 from lookact.models.vlm.merging import merged_state
 from lookact.rollout.samplers.settings import Sampling
-from lookact.rollout.samplers.vllm_actor import VllmActor
+from lookact.rollout.samplers.vllm_actor import VllmSampler
 from lookact.rollout.weight_sync import EngineSync, compare_norms, norms_of, probe_gap
 
 SAMPLING = Sampling(max_tokens=6, min_action_tokens=1)
@@ -14,7 +14,7 @@ SAMPLING = Sampling(max_tokens=6, min_action_tokens=1)
 
 @pytest.fixture
 def actor(chat, copy_engine):
-    return VllmActor(chat, copy_engine, SAMPLING)
+    return VllmSampler(chat, copy_engine, SAMPLING)
 
 
 def learn(chat, scale=0.05):

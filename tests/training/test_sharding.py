@@ -9,7 +9,7 @@ from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.reference import AdapterReference, CopyReference
 from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.training.distributed import rank, sum_gradients, world_size
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
@@ -137,7 +137,7 @@ def act(chat):
     """Sampled tokens of four episodes; a process runs as many as its rank leaves it."""
     plans = [EpisodeSpec(id=str(i), group=i, seed=i) for i in range(4)][: 4 - rank()]
     with whole(chat):
-        episodes = collect(plans, [Room() for _ in plans], HFActor(chat, Sampling(max_tokens=6, min_action_tokens=1)))
+        episodes = collect(plans, [Room() for _ in plans], HFSampler(chat, Sampling(max_tokens=6, min_action_tokens=1)))
     return [np.concatenate([turn.decision.token_ids for turn in e.turns]) for e in episodes]
 
 

@@ -71,12 +71,12 @@ def act(checkpoint: Path, folder: Path, *, rooms: int, seed: str | None) -> list
     from lookact.recipes.rloo.runs import open_checkpoint
     from lookact.rollout.collect import collect
     from lookact.rollout.episode_specs import make_specs
-    from lookact.rollout.samplers.hf import HFActor
+    from lookact.rollout.samplers.hf import HFSampler
     from lookact.tasks.navigation import make_env, map_drawer
 
     show_log()
     cfg = config_of(checkpoint, seed)
-    actor = HFActor(open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=True), system=cfg.instructions)
+    actor = HFSampler(open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=True), system=cfg.instructions)
     env, screen = make_env(cfg.world), open_screen(rooms)
     store, sheets, reached = EpisodeStore(folder / "episodes"), [], []
     plans = make_specs(cfg.seed, "test", groups=rooms)

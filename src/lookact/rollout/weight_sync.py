@@ -17,7 +17,7 @@ from lookact.data.segments import cut
 from lookact.errors import StaleWeights
 from lookact.models.vlm.policy import ChatVLM
 from lookact.rollout.samplers.settings import Sampling
-from lookact.rollout.samplers.vllm_actor import VllmActor
+from lookact.rollout.samplers.vllm_actor import VllmSampler
 from lookact.seeding import derive, numpy_rng
 from lookact.types import Episode, Observation, Turn
 
@@ -38,9 +38,9 @@ class SyncReport:
 
 
 class EngineSync:
-    """The `WeightSync` of a `VllmActor`'s engine: load, compare norms, and let the engine talk."""
+    """The `WeightSync` of a `VllmSampler`'s engine: load, compare norms, and let the engine talk."""
 
-    def __init__(self, actor: VllmActor, *, limit: float) -> None:
+    def __init__(self, actor: VllmSampler, *, limit: float) -> None:
         self.actor, self.limit = actor, limit
         self.report: SyncReport | None = None
         """Of the last push."""
@@ -83,10 +83,10 @@ def compare_norms(sent: Mapping[str, float], read: Mapping[str, float]) -> list[
     return lines
 
 
-def probe_gap(actor: VllmActor) -> float:
+def probe_gap(actor: VllmSampler) -> float:
     """Largest difference in nats between engine and learner on two short conversations with pictures of noise."""
     sampling = replace(actor.sampling, greedy=False)
-    asking = VllmActor(actor.chat, actor.engine, sampling, system=actor.system, version=actor.version)
+    asking = VllmSampler(actor.chat, actor.engine, sampling, system=actor.system, version=actor.version)
     turns: dict[int, list[Turn]] = {row: [] for row in PROBE_ROWS}
     for row in PROBE_ROWS:
         asking.begin(row, derive(0, "probe", row))

@@ -15,7 +15,7 @@ from lookact.recipes.ppo import engine as vqa_engine
 from lookact.recipes.ppo.engine import open_engine
 from lookact.recipes.ppo.runs import open_policy
 from lookact.recipes.ppo.train import main
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import EngineSpec
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.training.run import open_run
@@ -41,7 +41,7 @@ def chat(vqa_config, vqa_model):
 
 def test_the_learners_own_engine_needs_only_its_version(chat, vqa_config, run):
     actor, refresh = open_engine(chat, vqa_config, run)
-    assert isinstance(actor, HFActor)
+    assert isinstance(actor, HFSampler)
     assert refresh(4) == {}
     assert actor.version == 4
 

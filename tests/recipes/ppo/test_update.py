@@ -13,7 +13,7 @@ from lookact.recipes.ppo.runs import open_policy
 from lookact.recipes.ppo.update import objective, open_learners, prepare, reward_parts, set_rates, take_steps
 from lookact.rollout.collect import collect
 from lookact.rollout.episode_specs import make_specs
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.spatial_vqa import make_env
 
 
@@ -26,7 +26,7 @@ def chat(vqa_config, vqa_model):
 def episodes(vqa_config, chat):
     envs = [make_env(vqa_config.world) for _ in range(4)]
     plans = make_specs(0, "train", groups=4)
-    return reward_parts(vqa_config).relabel(collect(plans, envs, HFActor(chat, vqa_config.sampling)))
+    return reward_parts(vqa_config).relabel(collect(plans, envs, HFSampler(chat, vqa_config.sampling)))
 
 
 def weights(module):

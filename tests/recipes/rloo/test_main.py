@@ -15,7 +15,7 @@ from lookact.recipes.rloo import rollouts as nav_rollouts
 from lookact.recipes.rloo.config import PRESETS
 from lookact.recipes.rloo.runs import open_checkpoint
 from lookact.recipes.rloo.train import main
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.navigation import make_env
 from lookact.training import checkpoint
 from lookact.training.checkpoint import latest_checkpoint
@@ -107,19 +107,19 @@ def test_a_filter_on_both_sides_passes_the_check(nav_started, train, tmp_path):
 
 
 def other_temperature(chat, sampling, **how):
-    return HFActor(chat, replace(sampling, temperature=1.2), **how)
+    return HFSampler(chat, replace(sampling, temperature=1.2), **how)
 
 
 def other_weights(chat, sampling, **how):
     stale = CopyReference(chat).chat
     with torch.no_grad():
         stale.causal.model.language_model.layers[0].mlp.up_proj.weight.mul_(1.05)
-    return HFActor(stale, sampling, **how)
+    return HFSampler(stale, sampling, **how)
 
 
 @pytest.mark.parametrize("engine", [other_temperature, other_weights])
 def test_a_broken_engine_stops_the_run_before_it_learns(nav_started, train, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(nav_rollouts, "HFActor", engine)
+    monkeypatch.setattr(nav_rollouts, "HFSampler", engine)
     with pytest.raises(TokenMismatch, match="engine and learner disagree"):
         train(main, nav_started)
     assert latest_checkpoint(tmp_path / "run") is None

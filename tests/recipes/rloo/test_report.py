@@ -9,7 +9,7 @@ from lookact.recipes.rloo.report import (
     rollout_metrics,
     show_episodes,
 )
-from lookact.rollout.samplers.dummy import DummyActor
+from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.types import Decision, Episode, Observation, Turn
 
 MOVE = '{"rotation_angle_degrees": 30, "forward_meters": 0.5}'
@@ -78,7 +78,7 @@ def test_episodes_are_shown_as_strips_and_words_and_broken_ones_are_passed_over(
 
 
 def test_an_evaluation_has_a_mean_and_an_interval_of_everything(nav_config):
-    actor = DummyActor(lambda rng: Move(float(rng.integers(-90, 90)), 1.0).json())
+    actor = RandomActor(lambda rng: Move(float(rng.integers(-90, 90)), 1.0).json())
     report, ended = evaluate_actor(actor, nav_config.world, seed=0, split="test", episodes=12, rows=5)
     plain = report.plain()
     assert plain["episodes"] == len(ended) == 12
@@ -92,7 +92,7 @@ def test_an_evaluation_has_a_mean_and_an_interval_of_everything(nav_config):
 
 
 def test_an_evaluation_does_not_depend_on_how_many_walk_side_by_side(nav_config):
-    actor = DummyActor(lambda rng: Move(float(rng.integers(-90, 90)), 1.0).json())
+    actor = RandomActor(lambda rng: Move(float(rng.integers(-90, 90)), 1.0).json())
     reports = [
         evaluate_actor(actor, nav_config.world, seed=0, split="test", episodes=6, rows=rows)[0] for rows in (1, 6)
     ]

@@ -17,7 +17,7 @@ from lookact.models.vlm.reference import CopyReference
 from lookact.recipes.rloo.config import PRESETS, Learn
 from lookact.recipes.rloo.update import credit, objective, parity_gap
 from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.types import Decision, Episode, EpisodeSpec, Observation, Turn
@@ -190,7 +190,7 @@ PLANS = [EpisodeSpec(f"e{i}", i // 2, i, {"turns": 1 + i % 3}) for i in range(4)
 
 
 def lived(chat, sampling=SAMPLING):
-    return collect(PLANS, [Rooms() for _ in PLANS], HFActor(chat, sampling))
+    return collect(PLANS, [Rooms() for _ in PLANS], HFSampler(chat, sampling))
 
 
 def settings(nav_config, sampling=SAMPLING, **learn):

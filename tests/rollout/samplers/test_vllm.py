@@ -17,11 +17,11 @@ from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.merging import merged_state, write_snapshot, write_tensors
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers import vllm_server
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import EngineSpec, Sampling
 from lookact.rollout.samplers.token_engine import TokenPrompt
 from lookact.rollout.samplers.vllm import VllmEngine
-from lookact.rollout.samplers.vllm_actor import VllmActor
+from lookact.rollout.samplers.vllm_actor import VllmSampler
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.samplers.vllm_settings import engine_arguments
 from lookact.rollout.weight_sync import EngineSync, norms_of, probe_gap, scored_gap
@@ -52,7 +52,7 @@ def engine(request, tiny_folder, tmp_path_factory):
 
 @pytest.fixture
 def actor(chat, engine):
-    made = VllmActor(chat, engine, SAMPLING, system="Look.")
+    made = VllmSampler(chat, engine, SAMPLING, system="Look.")
     EngineSync(made, limit=LIMIT).push(merged_state(chat), 0)
     return made
 
@@ -89,14 +89,14 @@ def test_log_probs_agree_with_the_learner_before_and_after_weight_updates(chat, 
 @pytest.mark.parametrize("filters", [{"temperature": 0.7}, {"top_k": 20}, {"temperature": 1.3, "max_context": 60}])
 def test_log_probs_are_those_of_the_filtered_distribution(chat, actor, engine, toy_envs, filters):
     sampling = dataclasses.replace(SAMPLING, **filters)
-    episodes = collect(PLANS, toy_envs, VllmActor(chat, engine, sampling))
+    episodes = collect(PLANS, toy_envs, VllmSampler(chat, engine, sampling))
     assert scored_gap(chat, episodes, sampling) < LIMIT
 
 
 def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, actor, engine, toy_envs):
     sampling = dataclasses.replace(SAMPLING, greedy=True)
-    ours = collect(PLANS, toy_envs, HFActor(chat, sampling))
-    theirs = collect(PLANS, toy_envs, VllmActor(chat, engine, sampling))
+    ours = collect(PLANS, toy_envs, HFSampler(chat, sampling))
+    theirs = collect(PLANS, toy_envs, VllmSampler(chat, engine, sampling))
     for a, b in zip(ours, theirs):
         for one, other in zip(a.turns, b.turns):
             assert one.decision.action == other.decision.action
@@ -106,7 +106,7 @@ def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, actor, engi
 
 
 def test_the_same_seed_gives_the_same_reply_and_banned_tokens_never_come(chat, actor, engine, toy_envs):
-    hot = VllmActor(chat, engine, dataclasses.replace(SAMPLING, temperature=2.0))
+    hot = VllmSampler(chat, engine, dataclasses.replace(SAMPLING, temperature=2.0))
     first, again = (collect(PLANS, toy_envs, hot) for _ in range(2))
     ids = [turn.decision.token_ids for episode in first for turn in episode.turns]
     assert [i.tolist() for i in ids] == [t.decision.token_ids.tolist() for e in again for t in e.turns]

@@ -9,9 +9,9 @@ from lookact.models.vlm.merging import load_readers, merged_state, write_snapsho
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor
 from lookact.recipes.ppo.config import Config
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.vllm import VllmEngine
-from lookact.rollout.samplers.vllm_actor import VllmActor
+from lookact.rollout.samplers.vllm_actor import VllmSampler
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.samplers.vllm_settings import engine_arguments
 from lookact.rollout.weight_sync import EngineSync
@@ -26,7 +26,7 @@ Refresh = Callable[[int], dict[str, float]]
 def open_engine(chat: ChatVLM, cfg: Config, run: Run) -> tuple[Actor, Refresh]:
     """Who samples, seen to mean the same as the learner by every token, template and pixel; closed with the run."""
     if cfg.engine == "hf":
-        own = HFActor(chat, cfg.sampling, system=cfg.instructions)
+        own = HFSampler(chat, cfg.sampling, system=cfg.instructions)
 
         def stamp(version: int) -> dict[str, float]:
             own.version = version
@@ -41,7 +41,7 @@ def open_engine(chat: ChatVLM, cfg: Config, run: Run) -> tuple[Actor, Refresh]:
     in_process = cfg.engine == "vllm"
     engine = VllmEngine(start, arguments) if in_process else VllmServer(start, arguments, cfg.vllm)
     run.closing.callback(engine.close)
-    actor = VllmActor(chat, engine, cfg.sampling, system=cfg.instructions)
+    actor = VllmSampler(chat, engine, cfg.sampling, system=cfg.instructions)
     sync = EngineSync(actor, limit=cfg.learn.parity)
 
     def refresh(version: int) -> dict[str, float]:

@@ -20,7 +20,7 @@ from lookact.recipes.ppo.report import plain_report, prediction_rows, side_by_si
 from lookact.recipes.ppo.start import lessons_of
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.episode_specs import make_specs
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.spatial_vqa import make_corpus, make_env, map_drawer, training_rows
 from lookact.training.distributed import rank, world_size
 from lookact.training.kept_episodes import keep_evaluation, step_name
@@ -79,7 +79,7 @@ def report_on(
     """The policy on questions of our own, shared by the processes; a few episodes are kept under `name`."""
     rows = evaluation_rows(replace(cfg, evaluation=replace(cfg.evaluation, questions=None)))
     plans = question_plans(cfg, split, questions, rows)[rank() :: world_size()]
-    actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+    actor = HFSampler(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
     with progress(len(plans), "evaluating") as bar:
         envs = [make_env(cfg.world, rows) for _ in range(min(cfg.evaluation.rows, len(plans)))]
         ended = run_plans(plans, envs, actor, finished=lambda episode: bar.advance())
@@ -115,7 +115,9 @@ def evaluate(
     who: dict[str, Any] = {"dummy": True}
     if not dummy:
         assert checkpoint is not None
-        actor = HFActor(open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+        actor = HFSampler(
+            open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=greedy), system=cfg.instructions
+        )
         who = {**fingerprint(checkpoint), "greedy": greedy}
     report: dict[str, Any] = answer_questions(cfg, actor, who | asked, episodes, folder)
     return report
@@ -124,7 +126,7 @@ def evaluate(
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
     chat = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
-    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
+    actor = HFSampler(chat, cfg.sampling, system=cfg.instructions)
     store, rows = EpisodeStore(out), training_rows(cfg.world, cfg.seed)
     there = store.ids()
     plans = [plan for plan in make_specs(cfg.seed, "collect", groups=episodes) if plan.id not in there]

@@ -12,7 +12,7 @@ from lookact.recipes.rloo.config import Config
 from lookact.recipes.rloo.runs import open_policy
 from lookact.rollout.episode_specs import make_specs
 from lookact.rollout.ray.worker import WorkerContext
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.navigation import make_env
 from lookact.types import EpisodeSpec
 
@@ -22,7 +22,7 @@ def open_nav_rollouts(chat: ChatVLM, cfg: Config, folder: Path) -> Rollouts:
     return open_rollouts(
         chat,
         cfg.ray,
-        actor=HFActor(chat, cfg.sampling, system=cfg.instructions),
+        actor=HFSampler(chat, cfg.sampling, system=cfg.instructions),
         make_env=partial(make_env, cfg.world),
         make_context=partial(make_context, anywhere(cfg), folder.resolve()),
         plans_of=partial(plans_of, cfg),
@@ -37,7 +37,7 @@ def plans_of(cfg: Config, step: int) -> list[EpisodeSpec]:
 def make_context(cfg: Config, folder: Path) -> WorkerContext:
     """A worker's engine and rooms, built in its own process."""
     chat = open_policy(cfg, folder)
-    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
+    actor = HFSampler(chat, cfg.sampling, system=cfg.instructions)
     return WorkerContext(actor=actor, envs=[make_env(cfg.world) for _ in range(cfg.ray.chunk)], model=chat.model)
 
 

@@ -19,8 +19,8 @@ from lookact.recipes.rloo.report import Report, evaluate_actor
 from lookact.recipes.rloo.start import lessons_of
 from lookact.rollout.collect import collect as run_plans
 from lookact.rollout.episode_specs import make_specs
-from lookact.rollout.samplers.dummy import DummyActor
-from lookact.rollout.samplers.hf import HFActor
+from lookact.rollout.samplers.hf import HFSampler
+from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.tasks.navigation import make_corpus, make_env, map_drawer
 from lookact.training.kept_episodes import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation, step_name
 from lookact.training.progress import progress, timed
@@ -57,7 +57,7 @@ def validate(chat: ChatVLM, cfg: Config, run: Run, step: int) -> Report:
 
 def report_on(chat: ChatVLM, cfg: Config, run: Run, name: str, *, split: str, episodes: int, greedy: bool) -> Report:
     """The policy on held-out starts; a few episodes are kept under `name`."""
-    actor = HFActor(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
+    actor = HFSampler(chat, replace(cfg.sampling, greedy=greedy), system=cfg.instructions)
     with whole(chat):
         report, ended = evaluate_actor(
             actor, cfg.world, seed=cfg.seed, split=split, episodes=episodes, rows=cfg.evaluation.rows
@@ -90,11 +90,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """A checkpoint, or the uniformly random policy, on the test split; its episodes are kept in `folder`."""
     if dummy:
-        actor: Actor = DummyActor(lambda rng: random_move(rng, Limits()).json())
+        actor: Actor = RandomActor(lambda rng: random_move(rng, Limits()).json())
     else:
         assert checkpoint is not None
         sampling = replace(cfg.sampling, greedy=greedy)
-        actor = HFActor(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
+        actor = HFSampler(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
     report, ended = evaluate_actor(
         actor, cfg.world, seed=cfg.seed, split="test", episodes=episodes, rows=cfg.evaluation.rows
     )
@@ -106,7 +106,7 @@ def evaluate(
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
     chat = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
-    actor = HFActor(chat, cfg.sampling, system=cfg.instructions)
+    actor = HFSampler(chat, cfg.sampling, system=cfg.instructions)
     store = EpisodeStore(out)
     there = store.ids()
     plans = [plan for plan in make_specs(cfg.seed, "collect", groups=episodes) if plan.id not in there]

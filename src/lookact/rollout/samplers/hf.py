@@ -45,7 +45,7 @@ class _Row:
     length: int = 0
 
 
-class HFActor:
+class HFSampler:
     """The in-process engine: the learner's own model."""
 
     def __init__(self, chat: ChatVLM, sampling: Sampling, *, system: str = "", version: int = 0) -> None:

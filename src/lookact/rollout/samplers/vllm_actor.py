@@ -48,8 +48,8 @@ class _Block:
     fresh: bool
 
 
-class VllmActor:
-    """The `Actor` over a `TokenEngine`; prompts, masks and log-probs are those of `HFActor`."""
+class VllmSampler:
+    """The `Actor` over a `TokenEngine`; prompts, masks and log-probs are those of `HFSampler`."""
 
     def __init__(
         self, chat: ChatVLM, engine: TokenEngine, sampling: Sampling, *, system: str = "", version: int = 0
@@ -78,7 +78,7 @@ class VllmActor:
 
     def _block(self, state: _Row, observation: Observation) -> _Block:
         images = [fit_image(self.chat.image_processor, image) for image in observation.images.values()]
-        # the last token is not yet in a cache, as HFActor counts
+        # the last token is not yet in a cache, as HFSampler counts
         full = len(state.read) - 1 + self.sampling.max_tokens >= self.sampling.max_context
         fresh = state.first is None or full
         if not fresh:

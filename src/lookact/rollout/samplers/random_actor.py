@@ -1,4 +1,4 @@
-"""An actor that knows nothing: the floor that every policy must beat."""
+"""Random policy: the baseline that every trained policy must beat."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lookact.seeding import numpy_rng
 from lookact.types import Decision, Observation
 
 
-class DummyActor:
-    """Replies with whatever `draw` makes of a row's random stream, whatever it is shown."""
+class RandomActor:
+    """Replies with `draw` of a row's random stream and ignores the observation."""
 
     version = 0
 

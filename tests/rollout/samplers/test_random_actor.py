@@ -1,9 +1,9 @@
-from lookact.rollout.samplers.dummy import DummyActor
+from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.types import Observation
 
 
 def drawn(rows, seeds, turns=3):
-    actor = DummyActor(lambda rng: str(rng.integers(1000)))
+    actor = RandomActor(lambda rng: str(rng.integers(1000)))
     for row, seed in zip(rows, seeds):
         actor.begin(row, seed)
     return [[d.action for d in actor.act(rows, [Observation()] * len(rows))] for _ in range(turns)]
@@ -16,7 +16,7 @@ def test_a_row_says_what_its_seed_draws_whatever_its_neighbours():
 
 
 def test_its_decisions_have_no_units():
-    actor = DummyActor(lambda rng: "left")
+    actor = RandomActor(lambda rng: "left")
     actor.begin(0, 0)
     (decision,) = actor.act([0], [Observation()])
     assert (decision.action, len(decision.logprobs), len(decision.mask), decision.token_ids) == ("left", 0, 0, None)
