@@ -9,6 +9,7 @@ import yaml
 from lookact.cli.parser import Arguments
 from lookact.cli.recipes import RECIPES, load_settings
 from lookact.config import settings
+from lookact.config.aliases import current_setting
 from lookact.errors import ConfigError, DataError
 from lookact.training.run_files import METRICS, read_origin, saved_config
 
@@ -72,4 +73,4 @@ def takes(recipe: str, saved: Path) -> bool:
         known = {leaf.name.partition(".")[0] for leaf in settings(load_settings(recipe).Config)}
     except (OSError, ValueError, yaml.YAMLError, ConfigError):
         return False
-    return isinstance(content, dict) and set(content) <= known
+    return isinstance(content, dict) and {current_setting(recipe, str(name)) for name in content} <= {*known, ""}

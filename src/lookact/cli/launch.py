@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lookact.config import aliases
+
 RUN_ID = "lookact-"
 """How the id of our own launches begins; under torchrun itself it is another."""
 COMMAND = ("-m", "lookact")
@@ -74,6 +76,8 @@ def prepare_process() -> None:
     """In a launched process, before anything heavy is imported: one thread each, and no life after the launcher's."""
     if not is_launched():
         return
+    # the launcher has warned of old names already
+    logging.getLogger(aliases.__name__).setLevel(logging.ERROR)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # torch warns of host names without an address, at every start
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

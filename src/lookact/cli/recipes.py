@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from lookact.cli.output import is_first, show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
 from lookact.config import check, load_config, override, settings
+from lookact.config.aliases import renew_words
 from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 from lookact.extras import pip_install_for
@@ -110,9 +111,10 @@ def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, s
     recipe = load_settings(arguments.recipe)
     base = preset_of(recipe, arguments.recipe, arguments.preset)
     if saved is not None and not arguments.preset:
-        base = load_config(recipe.Config, saved, base)
+        base = load_config(recipe.Config, saved, base, recipe=arguments.recipe)
     if arguments.config is not None:
-        base = load_config(recipe.Config, arguments.config, base)
+        base = load_config(recipe.Config, arguments.config, base, recipe=arguments.recipe)
+    words = renew_words(arguments.recipe, words)
     _refuse_mistyped_options(words, option_names(parser), [leaf.name for leaf in settings(recipe.Config)])
     seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
     return check(override(base, [*words, *seed]))

@@ -99,7 +99,7 @@ def config_of(checkpoint: Path, seed: str | None) -> Any:
     if saved is None:
         raise DataError(f"{checkpoint} has no config.yaml: give a checkpoint that lookact train {RECIPE} wrote")
     settings = load_settings(RECIPE)
-    cfg = load_config(settings.Config, saved, settings.PRESETS[PRESET])
+    cfg = load_config(settings.Config, saved, settings.PRESETS[PRESET], recipe=RECIPE)
     return check(override(cfg, [] if seed is None else [f"--seed={seed}"]))
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 
 import yaml
 
+from lookact.config.aliases import renew_mapping
 from lookact.config.arguments import read_args, unknown
 from lookact.config.values import allows_none, convert, describe, group_of, is_none, shown
 from lookact.errors import ConfigError
@@ -95,8 +96,8 @@ def override(config: C, args: Sequence[str]) -> C:
     return from_mapping(type(config), written, base=config)
 
 
-def load_config(cls: type[C], path: Path | str, base: C | None = None) -> C:
-    """A config from a YAML or JSON file, over `base` where the file is silent."""
+def load_config(cls: type[C], path: Path | str, base: C | None = None, *, recipe: str = "") -> C:
+    """A config from a YAML or JSON file, over `base` where the file is silent; a `recipe`'s old names are known."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -107,7 +108,7 @@ def load_config(cls: type[C], path: Path | str, base: C | None = None) -> C:
         raise ConfigError(f"{path} is no valid {_suffix(path)[1:]}: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping | None):
         raise ConfigError(f"{path} holds {shown(content)}: expected lines of `setting: value`")
-    return from_mapping(cls, content or {}, base=base)
+    return from_mapping(cls, renew_mapping(recipe, content or {}), base=base)
 
 
 def save_config(config: Any, path: Path | str) -> None:

@@ -1,4 +1,18 @@
-"""Old names of settings and metrics, kept for one release; a warning names the new one."""
+"""Old names of settings and metrics, kept for one release; a warning names the new one.
+
+A row is added where a setting or a metric is renamed. Help texts, printed configs and what a run writes hold new names
+alone; the command line, config files, the config of a saved run and the metrics of a saved run may hold old ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lookact.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 SETTINGS: dict[str, dict[str, str]] = {
     "nav-rloo": {},
@@ -7,7 +21,98 @@ SETTINGS: dict[str, dict[str, str]] = {
     "pref-sac": {},
     "world-duel": {},
 }
-"""A recipe's old dotted names to the new ones. A name that ends in a dot stands for all that begin with it."""
+"""A recipe's old dotted names to the new ones. A name that ends in a dot stands for all that begin with it, unless a
+longer row does; "" stands for a setting that is gone: it is ignored, with a warning."""
 
 METRICS: dict[str, str] = {"rollout/useless_share": "rollout/zero_variance_groups"}
 """Old keys of `metrics.jsonl` to the new ones, for reading runs of earlier versions."""
+
+
+def current_setting(recipe: str, name: str) -> str:
+    """Today's dotted name of a recipe's setting, the same if it was never renamed; "" if the setting is gone."""
+    renamed = SETTINGS.get(recipe, {})
+    if name in renamed:
+        return renamed[name]
+    prefixes = [old for old in renamed if old.endswith(".") and f"{name}.".startswith(old)]
+    if not prefixes:
+        return name
+    old = max(prefixes, key=len)
+    return (renamed[old] + f"{name}."[len(old) :]).removesuffix(".") if renamed[old] else ""
+
+
+def current_metric(key: str) -> str:
+    """Today's key of a metric, the same if it was never renamed."""
+    return METRICS.get(key, key)
+
+
+def renew_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of `metrics.jsonl` under today's keys."""
+    return {current_metric(key): value for key, value in line.items()}
+
+
+def renew_words(recipe: str, words: Sequence[str]) -> list[str]:
+    """Command-line words with today's setting names; words of a setting that is gone are left out."""
+    renewed: list[str] = []
+    gone = False
+    for word in words:
+        option, equals, value = word.partition("=")
+        if not option.startswith("--"):
+            renewed += [] if gone else [word]
+            continue
+        old, negated = option[2:].replace("-", "_"), ""
+        new = current_setting(recipe, old)
+        if new == old and old.startswith("no_"):
+            old, negated = old[3:], "no-"
+            new = current_setting(recipe, old)
+        gone = new == ""
+        if new != old:
+            _warn(old, new)
+        renewed += [] if gone else [word if new == old else f"--{negated}{new}{equals}{value}"]
+    return renewed
+
+
+def renew_mapping(recipe: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested mapping of settings, as a config file holds them, under today's names."""
+    renewed: dict[str, Any] = {}
+    moved = []
+    for path, value in _leaves(mapping):
+        old = ".".join(map(str, path))
+        new = current_setting(recipe, old)
+        if new == old:
+            _place(renewed, path, value)
+            continue
+        _warn(old, new)
+        moved += [(old, new, value)] if new else []
+    for old, new, value in moved:
+        if not _place(renewed, tuple(new.split(".")), value):
+            raise ConfigError(f"{old} is the old name of {new}, and both are given: keep {new}")
+    return renewed
+
+
+def _leaves(mapping: Mapping[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _place(mapping: dict[Any, Any], path: tuple[Any, ...], value: Any) -> bool:
+    """Put a value at its path; whether the place was free."""
+    *groups, leaf = path
+    for group in groups:
+        # a group that was switched off, `sft: null`, stays so
+        if not isinstance(mapping.setdefault(group, {}), dict):
+            return False
+        mapping = mapping[group]
+    if leaf in mapping:
+        return False
+    mapping[leaf] = value
+    return True
+
+
+def _warn(old: str, new: str) -> None:
+    if new:
+        logger.warning("%s is now called %s; the old name goes with the next release", old, new)
+    else:
+        logger.warning("%s is no longer a setting: ignored", old)

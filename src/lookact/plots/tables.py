@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.config.aliases import current_metric, renew_metrics
 from lookact.config.values import closest
 from lookact.errors import DataError
 from lookact.training.run_files import METRICS, read_objects
@@ -22,7 +23,7 @@ Curve = tuple[Numbers, Numbers]
 
 def read_metrics(path: Path, key: str) -> Curve:
     """Steps and values (n,) of one key in a run folder or its metrics.jsonl; lines without the key are passed over."""
-    curves = read_curves(path)
+    curves, key = read_curves(path), current_metric(key)
     if key not in curves:
         near = closest(key, curves)
         remedy = f"did you mean {near}?" if near else f"it has {', '.join(curves)}"
@@ -78,7 +79,7 @@ def _metric_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             raise DataError(f"{file}:{number} is not JSON: mend or remove the line")
         if not isinstance(value, dict):
             raise DataError(f"{file}:{number} is not a JSON object: mend or remove the line")
-        yield number, value
+        yield number, renew_metrics(value)
 
 
 def _csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str | None]]]]:

@@ -20,6 +20,7 @@ import torch
 import yaml
 from torch import nn
 
+from lookact.config.aliases import renew_metrics
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Stateful
 from lookact.training.atomic_io import TEMPORARY, discard, is_disk_full, link_tree, place, sync_tree, write_text
@@ -189,7 +190,7 @@ def _keep_best(run_folder: Path, candidate: Path, metrics: Mapping[str, float], 
     if value is None:
         return
     if _best_step(run_folder) is not None:
-        record = json.loads((run_folder / BEST / METRICS_FILE).read_text(encoding="utf-8")).get(name)
+        record = renew_metrics(json.loads((run_folder / BEST / METRICS_FILE).read_text(encoding="utf-8"))).get(name)
         if record is not None and (value <= record if direction == "max" else value >= record):
             return
     temporary = run_folder / (TEMPORARY + BEST)

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.extras import is_installed, pip_install_for
-from lookact.training.provenance import leaves
+from lookact.training.provenance import leaves, saved_leaves
 from lookact.training.run_files import saved_config
 
 DEVICE = re.compile(r"cpu|cuda(?::(\d+))?")
@@ -83,7 +81,7 @@ def need_same(config: Any, resume: Path | None, names: Sequence[str]) -> None:
     saved = None if resume is None else saved_config(resume)
     if saved is None:
         return
-    before, now = leaves(yaml.safe_load(saved.read_text(encoding="utf-8"))), leaves(to_mapping(config))
+    before, now = saved_leaves(saved), leaves(to_mapping(config))
     for name in names:
         if name in before and before[name] != now[name]:
             raise ConfigError(

@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 import lookact
+from lookact.config.aliases import current_setting
 from lookact.training.atomic_io import write_text
-from lookact.training.run_files import CONFIG, HISTORY, ORIGIN, VERSIONS
+from lookact.training.run_files import CONFIG, HISTORY, ORIGIN, VERSIONS, read_origin
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def write_config(folder: Path, config: Mapping[str, Any], *, step: int = 0) -> N
     path = folder / CONFIG
     text = yaml.safe_dump(dict(config), sort_keys=False)
     if path.exists() and path.read_text(encoding="utf-8") != text:
-        before, after = (leaves(yaml.safe_load(each)) for each in (path.read_text(encoding="utf-8"), text))
+        before, after = saved_leaves(path), leaves(yaml.safe_load(text))
         changed = {name: values for name, values in _changes(before, after).items() if values[0] != values[1]}
         for name, (old, new) in changed.items():
             logger.warning("changed since this run began: %s: %s → %s", name, old, new)
@@ -45,6 +46,14 @@ def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(config, Mapping):
         return {prefix.removesuffix("."): config} if prefix else {}
     return {name: value for key in config for name, value in leaves(config[key], f"{prefix}{key}.").items()}
+
+
+def saved_leaves(saved: Path) -> dict[str, Any]:
+    """Every setting of a saved run's config by the dotted name that it has today."""
+    recipe = str(read_origin(saved.parent).get("recipe"))
+    found = leaves(yaml.safe_load(saved.read_text(encoding="utf-8")))
+    renewed = {current_setting(recipe, name): value for name, value in found.items()}
+    return {name: value for name, value in renewed.items() if name}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

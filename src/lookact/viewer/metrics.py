@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lookact.config.aliases import renew_metrics
 from lookact.training.run_files import METRICS, read_objects
 
 CHUNK = 4 << 20
@@ -53,7 +54,9 @@ def read_metrics(path: Path, *, offset: int = 0, version: str = "") -> dict[str,
 
 def as_columns(values: list[Any]) -> tuple[Columns, int]:
     """Each key's numbers, None where a line has none; lines without a step are counted, not kept."""
-    lines = [value for value in values if isinstance(value, dict) and _number(value.get("step")) is not None]
+    lines = [
+        renew_metrics(value) for value in values if isinstance(value, dict) and _number(value.get("step")) is not None
+    ]
     keys = dict.fromkeys(key for line in lines for key, value in line.items() if not isinstance(value, str))
     columns = {key: [_number(line.get(key)) for line in lines] for key in ("step", *keys)}
     return columns, len(values) - len(lines)
