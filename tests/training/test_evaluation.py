@@ -1,19 +1,23 @@
-"""Intervals against worked numbers, and the scoring of a predictions file."""
-
-import dataclasses
-import json
-from pathlib import Path
+"""Intervals against worked numbers; reports and statistics of episodes."""
 
 import numpy as np
 import pytest
 
 from lookact.errors import DataError
-from lookact.text.answers import TASKS
-from lookact.training.evaluation import bootstrap_interval, load_predictions, score_predictions, wilson_interval
+from lookact.training.evaluation import (
+    bootstrap_interval,
+    episode_numbers,
+    flat_metrics,
+    make_report,
+    means_with_intervals,
+    rollout_metrics,
+    show_episodes,
+    wilson_interval,
+)
+from lookact.types import Decision, Episode, Observation, Turn
 
-
-def row(number: int, kind: str, truth: str, reply: str) -> dict[str, object]:
-    return {"id": number, "dataset": "generated", "question_type": kind, "ground_truth": truth, "prediction": reply}
+MOVE = '{"rotation_angle_degrees": 30, "forward_meters": 0.5}'
+OUTCOME = {"success_rate": "success", "spl": "spl"}
 
 
 def test_wilson_by_hand() -> None:
@@ -65,68 +69,6 @@ def test_bootstrap_is_the_same_for_the_same_seed_only() -> None:
     assert bootstrap_interval(values) != bootstrap_interval(values, seed=1)
 
 
-def test_scores_by_hand() -> None:
-    rows = [
-        row(1, "object_counting", "4", "4"),  # 1
-        row(2, "object_counting", "4", "5"),  # off by a quarter: six of ten thresholds, 0.6
-        row(3, "object_rel_direction_easy", "A", "A. left"),  # 1
-        row(4, "object_rel_direction_easy", "B", "A"),  # 0
-        row(5, "object_rel_direction_hard", "C", "c."),  # 1
-        row(6, "route_planning", "B", "I cannot tell"),  # 0
-    ]
-    report = score_predictions(rows)
-    means = {name: score.mean for name, score in report.per_type.items()}
-    assert means == pytest.approx(
-        {"object_counting": 0.8, "object_rel_direction_easy": 0.5, "object_rel_direction_hard": 1, "route_planning": 0}
-    )
-    # a task is the mean of its types, not of its questions: (0.5 + 1) / 2
-    tasks = {name: score.mean for name, score in report.per_task.items()}
-    assert tasks == pytest.approx({"count": 0.8, "relative_direction": 0.75, "route_planning": 0})
-    assert report.per_task["relative_direction"].questions == 3
-    assert report.overall.mean == pytest.approx((0.8 + 0.75 + 0) / 3)
-    assert set(report.missing) == set(TASKS) - set(tasks)
-
-
-def test_intervals_resample_within_types() -> None:
-    # counting is always 1 and routes always 0: whatever is drawn, the overall score stays 1/2
-    rows = [row(n, "object_counting", "2", "2") for n in range(3)] + [row(9, "route_planning", "A", "B")]
-    report = score_predictions(rows)
-    assert (report.overall.low, report.overall.mean, report.overall.high) == pytest.approx((0.5, 0.5, 0.5))
-    # one of two right: the type's interval is everything, and half of it overall beside a constant
-    mixed = score_predictions(
-        [row(1, "route_planning", "A", "A"), row(2, "route_planning", "A", "B"), row(3, "object_counting", "2", "2")]
-    )
-    assert (mixed.per_type["route_planning"].low, mixed.per_type["route_planning"].high) == (0.0, 1.0)
-    assert (mixed.overall.low, mixed.overall.high) == pytest.approx((0.5, 1.0))
-
-
-def test_more_questions_narrow_the_interval() -> None:
-    few, many = (
-        score_predictions([row(n, "route_planning", "A", "AB"[n % 2]) for n in range(size)]).overall
-        for size in (20, 2000)
-    )
-    assert many.high - many.low < 0.2 * (few.high - few.low)
-    assert few.low < 0.5 < few.high
-
-
-def test_repeated_rows_count_once_and_second_answers_are_refused() -> None:
-    once = [row(1, "route_planning", "A", "A"), row(2, "route_planning", "A", "B")]
-    twice = score_predictions([*once, row(1, "route_planning", "A", "A")])
-    assert twice.duplicates == 1
-    assert dataclasses.replace(twice, duplicates=0) == score_predictions(once)
-    with pytest.raises(DataError, match="row 3 answers question 1 a second time"):
-        score_predictions([*once, row(1, "route_planning", "A", "C")])
-
-
-def test_bad_rows_are_named() -> None:
-    with pytest.raises(DataError, match="row 1 has the unknown type 'smell'"):
-        score_predictions([row(1, "smell", "A", "A")])
-    with pytest.raises(DataError, match="row 1 lacks ground_truth, prediction"):
-        score_predictions([{"id": 1, "question_type": "route_planning"}])
-    with pytest.raises(DataError, match="no questions"):
-        score_predictions([])
-
-
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(DataError, match="finite values"):
         bootstrap_interval([])
@@ -138,13 +80,71 @@ def test_impossible_numbers_are_refused() -> None:
         wilson_interval(1, 2, confidence=95)
 
 
-def test_a_report_becomes_json_and_predictions_are_read(tmp_path: Path) -> None:
-    rows = [row(1, "object_counting", "4", "4"), row(2, "route_planning", "A", "A")]
-    path = tmp_path / "predictions.jsonl"
-    path.write_text("\n".join(json.dumps(entry) for entry in rows) + "\n\n")
-    assert load_predictions(path) == rows
-    text = json.dumps(dataclasses.asdict(score_predictions(load_predictions(path))))
-    assert json.loads(text)["overall"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "questions": 2}
-    path.write_text('{"id": 1}\n{"id": 2')
-    with pytest.raises(DataError, match="line 2 is not a JSON object"):
-        load_predictions(path)
+def test_a_report_has_wilson_intervals_for_rates_and_the_bootstraps_for_means() -> None:
+    numbers = {"success_rate": np.array([1.0, 0.0, 1.0, 1.0]), "turns": np.array([2.0, 4.0, 6.0, 8.0])}
+    report = make_report(numbers, rates=("success_rate",), counts={"broken": 1})
+    assert report.plain() == {
+        "success_rate": 0.75, "turns": 5.0, "broken": 1, "episodes": 4,
+        "ci": {"success_rate": list(wilson_interval(3, 4)), "turns": list(bootstrap_interval([2, 4, 6, 8]))},
+    }  # fmt: skip
+    assert report.metrics("eval") == {"eval/success_rate": 0.75, "eval/turns": 5.0, "eval/broken": 1.0}
+    part = means_with_intervals({"turns": numbers["turns"]})
+    assert part == {"turns": 5.0, "ci": {"turns": list(bootstrap_interval([2, 4, 6, 8]))}}
+
+
+def test_groups_of_a_report_join_their_names_and_intervals_are_no_metrics() -> None:
+    report = {"psnr": 20.0, "ci": {"psnr": [19, 21]}, "ahead": {"steps": 5, "psnr": 18.0, "ci": {}}}
+    assert flat_metrics(report) == {"eval/psnr": 20.0, "eval/ahead_steps": 5.0, "eval/ahead_psnr": 18.0}
+
+
+def turn(
+    said: str = MOVE, *, reward: float = 0.0, success: bool = False, valid: bool = True, method: str = "brace_depth"
+) -> Turn:
+    blank = np.zeros(4, np.float32)
+    seen = Observation(text="Find the bed.", images={"head": np.full((8, 8, 3), 9, np.uint8)}, state=blank)
+    info = {"success": success, "spl": 0.5 * success, "valid_action": valid}
+    return Turn(seen, Decision(said, blank, blank == 0, mask_method=method), reward, success, False, info)
+
+
+ARRIVED = Episode("a", 0, 0, (turn(reward=0.25), turn(reward=1.0, success=True)))
+LOST = Episode("b", 0, 1, (turn("mumble", valid=False, method="failed"), turn()))
+BROKEN = Episode("c", 1, 2, (), error="OSError: no such room")
+
+
+def test_each_episode_counts_once_whatever_became_of_it() -> None:
+    numbers = {name: values.tolist() for name, values in episode_numbers([ARRIVED, LOST, BROKEN], OUTCOME).items()}
+    assert numbers == {
+        "success_rate": [1.0, 0.0, 0.0], "spl": [0.5, 0.0, 0.0], "turns": [2.0, 2.0, 0.0], "return": [1.25, 0.0, 0.0],
+        "valid_action_rate": [1.0, 0.5, 0.0], "error_rate": [0.0, 0.0, 1.0], "tokens": [8.0, 8.0, 0.0],
+    }  # fmt: skip
+
+
+def test_rollout_metrics_are_means_and_masking_shares() -> None:
+    metrics = rollout_metrics([ARRIVED, LOST, BROKEN, ARRIVED], OUTCOME)
+    assert metrics["rollout/success_rate"] == 0.5
+    assert metrics["rollout/return"] == 0.625
+    assert metrics["rollout/error_rate"] == 0.25
+    assert metrics["rollout/mask_failed"] == pytest.approx(1 / 6)
+    assert metrics["rollout/mask_brace_depth"] == pytest.approx(5 / 6)
+    assert metrics["rollout/dropout_rate"] == 0.5
+
+
+class Board:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, object, int]] = []
+
+    def image(self, name: str, image: np.ndarray, step: int) -> None:
+        self.seen.append((name, image.shape, step))
+
+    def text(self, name: str, text: str, step: int) -> None:
+        self.seen.append((name, text, step))
+
+
+def test_episodes_are_shown_as_strips_and_words_and_broken_ones_are_passed_over() -> None:
+    board = Board()
+    show_episodes(board, [BROKEN, ARRIVED], 4)
+    said = f"Find the bed.\n    {MOVE}"
+    assert board.seen == [
+        ("rollout/views_0", (8, 16, 3), 4),
+        ("rollout/words_0", f"{said}\n{said}\nreturn 1.25", 4),
+    ]

@@ -1,11 +1,18 @@
-"""Rates and scores with their confidence intervals, and the scoring of VSI-Bench predictions."""
+"""Evaluation: means over episodes with 95% confidence intervals, the episodes kept to be looked at, strips and words.
+
+A run keeps a few episodes of each evaluation in `RUN/episodes/NAME` (`before-greedy`, `step-000020`, `after-sampled`
+and so on), as an EpisodeStore that is there as a whole or not. Of the evaluations while training only the newest are
+kept, and a run that goes on from a checkpoint drops those that came after it: it ends as an unbroken run would.
+"""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -13,45 +20,127 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lookact.data.episode_store import EpisodeStore
+from lookact.data.manifest import MANIFEST
+from lookact.data.quality import summarise
 from lookact.errors import DataError
+from lookact.protocols import Tracker
 from lookact.seeding import numpy_rng
-from lookact.text.answers import QUESTION_TYPES, TASK_OF_TYPE, TASKS, aggregate, score_answer
+from lookact.training.atomic_io import TEMPORARY, discard, is_disk_full, place, recover, sync_tree
+from lookact.training.distributed import barrier, gather, is_main, world_size
+from lookact.types import Episode, Image, Observation, Turn
 
 Array = NDArray[np.float64]
+Numbers = dict[str, Array]
+"""Name to one number an episode (n,)."""
 
+EPISODES = "episodes"
+KEPT = 8
+"""Episodes kept of an evaluation while training, always the first ones: the same starts each time."""
+EVALUATION_KEPT = 20
+"""Those of `lookact eval`."""
+NEWEST = 3
+"""Evaluations kept while training."""
 BLOCK = 4_000_000
-"""Draws held in memory at once."""
-NEEDED = ("id", "question_type", "ground_truth", "prediction")
-
-
-@dataclass(frozen=True)
-class Score:
-    """A mean in [0, 1] over questions, with its bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-    questions: int
+"""Bootstrap draws held in memory at once."""
+ENLARGED = 4
+"""Pixels of a video or strip for each pixel a policy sees."""
+_STEP = re.compile(r"step-(\d+)")
 
 
 @dataclass(frozen=True)
 class Report:
-    """The scores of a set of predictions; `dataclasses.asdict` makes it JSON."""
+    """An evaluation: means over episodes, each with its 95% interval; `counts` have none."""
 
-    per_type: Mapping[str, Score]
-    per_task: Mapping[str, Score]
-    """A task's score is the mean of its types."""
-    overall: Score
-    """The mean of the tasks that were asked."""
-    missing: tuple[str, ...]
-    """Tasks without a question: the overall score is comparable to others only when there are none."""
-    duplicates: int
-    """Rows that repeat another word for word; each question counts once."""
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    episodes: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def metrics(self, prefix: str) -> dict[str, float]:
+        """For the tracker."""
+        counts = {f"{prefix}/{name}": float(count) for name, count in self.counts.items()}
+        return {f"{prefix}/{name}": value for name, value in self.values.items()} | counts
+
+    def plain(self) -> dict[str, Any]:
+        """For `result.json`: the means, the counts, how many episodes, and the intervals under `ci`."""
+        counts = {**self.counts, "episodes": self.episodes}
+        return {**self.values, **counts, "ci": {name: list(interval) for name, interval in self.intervals.items()}}
+
+
+def make_report(numbers: Numbers, *, rates: Sequence[str] = (), counts: Mapping[str, int] | None = None) -> Report:
+    """Means over the episodes of this process: Wilson's interval for `rates` of 0 or 1, the bootstrap's for others."""
+    episodes = len(next(iter(numbers.values())))
+    values = {name: float(column.mean()) for name, column in numbers.items()}
+    intervals = {
+        name: wilson_interval(int(column.sum()), len(column)) if name in rates else bootstrap_interval(column)
+        for name, column in numbers.items()
+    }
+    return Report(values, intervals, episodes, dict(counts or {}))
+
+
+def means_with_intervals(numbers: Numbers) -> dict[str, Any]:
+    """Means over episodes and, under `ci`, their bootstrap intervals: a part of a larger report."""
+    report = make_report(numbers).plain()
+    del report["episodes"]
+    return report
+
+
+def gather_numbers(numbers: Numbers) -> Numbers:
+    """The numbers of all processes, one after the other."""
+    parts = gather(numbers)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def flat_metrics(report: Mapping[str, Any], prefix: str = "eval") -> dict[str, float]:
+    """A plain report's numbers under one prefix, groups joined to their names by `_`; intervals are left out."""
+    found: dict[str, float] = {}
+    for name, value in report.items():
+        if name == "ci":
+            continue
+        if isinstance(value, Mapping):
+            inner = flat_metrics(value, "")
+            found |= {f"{prefix}/{name}_{key.removeprefix('/')}": number for key, number in inner.items()}
+        else:
+            found[f"{prefix}/{name}"] = float(value)
+    return found
+
+
+# ---- statistics of chat episodes
+
+
+def episode_numbers(episodes: Sequence[Episode], outcome: Mapping[str, str]) -> Numbers:
+    """One number an episode of each kind; one that failed before its first turn counts as a failure.
+
+    `outcome` maps the names of a task's own numbers to their keys in the last turn's info.
+    """
+    last = [episode.turns[-1].info if episode.turns else {} for episode in episodes]
+    valid = [np.mean([t.info["valid_action"] for t in e.turns]) if e.turns else 0.0 for e in episodes]
+    return {name: np.array([float(info.get(key, 0.0)) for info in last]) for name, key in outcome.items()} | {
+        "return": np.array([episode.total_reward for episode in episodes]),
+        "turns": np.array([float(len(episode.turns)) for episode in episodes]),
+        "valid_action_rate": np.array(valid),
+        "error_rate": np.array([float(episode.error is not None) for episode in episodes]),
+        "tokens": np.array([float(sum(len(t.decision.logprobs) for t in e.turns)) for e in episodes]),
+    }
+
+
+def rollout_metrics(episodes: Sequence[Episode], outcome: Mapping[str, str]) -> dict[str, float]:
+    """Means of `episode_numbers` over all processes, and of this one the action-mask methods as shares of turns."""
+    numbers = gather_numbers(episode_numbers(episodes, outcome))
+    summary = summarise(episodes)
+    turns = max(1, sum(summary.methods.values()))
+    shares = {f"rollout/mask_{method}": count / turns for method, count in summary.methods.items()}
+    means = {f"rollout/{name}": float(values.mean()) for name, values in numbers.items()}
+    return means | shares | {"rollout/dropout_rate": summary.dropout_rate}
+
+
+# ---- confidence intervals
 
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a rate (JASA 22, 1927). With no trials nothing is known: (0, 1)."""
-    _check_confidence(confidence)
+    check_confidence(confidence)
     if not 0 <= successes <= n:
         raise DataError(f"{successes} successes in {n} trials: the first must lie between 0 and the second")
     if n == 0:
@@ -67,75 +156,12 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[f
 def bootstrap_interval(
     values: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile interval of the mean of `values` (n,)."""
-    _check_confidence(confidence)
-    return _percentiles(_resampled_means(np.asarray(values, dtype=np.float64), resamples, seed, "values"), confidence)
+    """The bootstrap's percentile interval of the mean of `values` (n,)."""
+    check_confidence(confidence)
+    return percentiles(resampled_means(np.asarray(values, dtype=np.float64), resamples, seed, "values"), confidence)
 
 
-def load_predictions(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a JSONL file: a question's fields and its "prediction"."""
-    path = Path(path)
-    rows = []
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({type(error).__name__})") from None
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                rows.append(dict(json.loads(line)))
-            except (ValueError, TypeError):
-                raise DataError(f"{path}: line {number} is not a JSON object") from None
-    return rows
-
-
-def score_predictions(
-    rows: Iterable[Mapping[str, Any]], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Report:
-    """Scores per type, per task and overall. The bootstrap draws questions anew within each type."""
-    _check_confidence(confidence)
-    unique, duplicates = _without_duplicates(rows)
-    scores: dict[str, list[float]] = {}
-    for row in unique:
-        kind = str(row["question_type"])
-        scores.setdefault(kind, []).append(score_answer(kind, str(row["prediction"]), str(row["ground_truth"])))
-    means = aggregate((kind, score) for kind, group in scores.items() for score in group)
-    draws = {kind: _resampled_means(np.array(scores[kind]), resamples, seed, kind) for kind in means.per_type}
-    kinds_of = {task: [kind for kind in draws if TASK_OF_TYPE[kind] == task] for task in means.per_task}
-    task_draws = {task: _mean([draws[kind] for kind in kinds]) for task, kinds in kinds_of.items()}
-    sizes = {task: sum(len(scores[kind]) for kind in kinds) for task, kinds in kinds_of.items()}
-    return Report(
-        {kind: Score(mean, *_percentiles(draws[kind], confidence), len(scores[kind]))
-         for kind, mean in means.per_type.items()},
-        {task: Score(mean, *_percentiles(task_draws[task], confidence), sizes[task])
-         for task, mean in means.per_task.items()},
-        Score(means.overall, *_percentiles(_mean(list(task_draws.values())), confidence), len(unique)),
-        tuple(task for task in TASKS if task not in means.per_task),
-        duplicates,
-    )  # fmt: skip
-
-
-def _without_duplicates(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], int]:
-    """The rows, each question once, and how many were dropped. Two answers to one question are refused."""
-    kept: dict[tuple[str, str], Mapping[str, Any]] = {}
-    duplicates = 0
-    for number, row in enumerate(rows, start=1):
-        missing = [name for name in NEEDED if row.get(name) is None]
-        if missing:
-            raise DataError(f"prediction row {number} lacks {', '.join(missing)}")
-        if row["question_type"] not in TASK_OF_TYPE:
-            known = ", ".join(QUESTION_TYPES)
-            raise DataError(f"prediction row {number} has the unknown type {row['question_type']!r}: one of {known}")
-        first = kept.setdefault((str(row.get("dataset")), str(row["id"])), row)
-        if first is row:
-            continue
-        if any(first[name] != row[name] for name in NEEDED):
-            raise DataError(f"prediction row {number} answers question {row['id']} a second time: keep one of them")
-        duplicates += 1
-    return list(kept.values()), duplicates
-
-
-def _resampled_means(values: Array, resamples: int, seed: int, name: str) -> Array:
+def resampled_means(values: Array, resamples: int, seed: int, name: str) -> Array:
     """(resamples,) means of draws with replacement. Equal values are drawn together: scores take few values."""
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or resamples < 1:
         raise DataError(f"a bootstrap needs finite values (n,) and resamples, found {values.shape} and {resamples}")
@@ -149,16 +175,128 @@ def _resampled_means(values: Array, resamples: int, seed: int, name: str) -> Arr
     return means
 
 
-def _mean(draws: Sequence[Array]) -> Array:
-    mean: Array = np.mean(draws, axis=0)
-    return mean
-
-
-def _percentiles(means: Array, confidence: float) -> tuple[float, float]:
+def percentiles(means: Array, confidence: float) -> tuple[float, float]:
+    """The central `confidence` of resampled means (n,)."""
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
-def _check_confidence(confidence: float) -> None:
+def check_confidence(confidence: float) -> None:
+    """Refuse a percentage."""
     if not 0 < confidence < 1:
         raise DataError(f"confidence {confidence} must lie between 0 and 1, as 0.95 does")
+
+
+# ---- strips, videos and words of episodes
+
+
+def show_episodes(tracker: Tracker, episodes: Sequence[Episode], step: int, *, count: int = 2) -> None:
+    """Example episodes for the tracker: a strip of views and a transcript each."""
+    # an environment that failed at once left nothing to show
+    for number, episode in enumerate([episode for episode in episodes if episode.turns][:count]):
+        tracker.image(f"rollout/views_{number}", strip(episode), step)
+        tracker.text(f"rollout/words_{number}", transcript(episode), step)
+
+
+def strip(episode: Episode) -> Image:
+    """An episode's views side by side."""
+    return np.concatenate([view for turn in episode.turns for view in turn.observation.images.values()], axis=1)
+
+
+def frame_strip(frames: Image, most: int = 12) -> Image:
+    """Up to `most` frames of (t, h, w, 3), spread over the episode, side by side."""
+    chosen = np.linspace(0, len(frames) - 1, min(most, len(frames))).round().astype(int)
+    return np.concatenate(list(frames[chosen]), axis=1)
+
+
+def enlarge(picture: Image) -> Image:
+    """Every pixel as a block of `ENLARGED` by `ENLARGED`."""
+    return picture.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
+
+
+def camera_frames(turns: Iterable[Turn]) -> list[Image]:
+    """Video frames: all cameras side by side, enlarged, step by step."""
+    return [enlarge(np.concatenate(list(turn.observation.images.values()), axis=1)) for turn in turns]
+
+
+def transcript(episode: Episode) -> str:
+    """What was asked and said, turn by turn."""
+    lines = [f"{turn.observation.text}\n    {turn.decision.action}" for turn in episode.turns]
+    return "\n".join([*lines, f"return {episode.total_reward:.2f}"])
+
+
+# ---- kept episodes
+
+
+def step_name(step: int, phase: str = "") -> str:
+    """What the evaluation after a step is called."""
+    return f"step-{step:06d}" + (f"-{phase}" if phase else "")
+
+
+def keep_evaluation(run_folder: Path, name: str, episodes: Iterable[Episode]) -> None:
+    """Keep a run's evaluation under `name`, and drop those of older steps; every process gives its share of it."""
+    folder = run_folder / EPISODES
+    keep_episodes(folder / name, episodes)
+    if is_main():
+        for old in sorted(_steps(folder), key=_step_of)[:-NEWEST]:
+            discard(old)
+    barrier()
+
+
+def keep_episodes(folder: Path, episodes: Iterable[Episode], *, most: int = KEPT) -> None:
+    """The first `most` episodes of all processes, by their groups, as the whole of what `folder` holds.
+
+    No more of `episodes` than needed are taken. Depth is left out: it would be most of the bytes and is not shown.
+    """
+    share = [without_depth(episode) for episode in islice(episodes, -(-most // world_size()))]
+    first = sorted((episode for part in gather(share) for episode in part), key=lambda episode: episode.group)[:most]
+    if is_main():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        recover(folder.parent)
+        _write(folder.with_name(TEMPORARY + folder.name), first)
+        place(folder.with_name(TEMPORARY + folder.name), folder)
+    barrier()
+
+
+def without_depth(episode: Episode) -> Episode:
+    """The same, lighter."""
+    turns = tuple(replace(turn, observation=replace(turn.observation, depth=None)) for turn in episode.turns)
+    last: Observation | None = episode.last and replace(episode.last, depth=None)
+    return replace(episode, turns=turns, last=last)
+
+
+def rewind_episodes(run_folder: Path, done: int, source: Path | None = None) -> None:
+    """Make a run's kept evaluations those of the time when step `done` was saved; `source` is another run's folder."""
+    folder = run_folder / EPISODES
+    if source is not None:
+        for manifest in sorted((source / EPISODES).glob(f"*/{MANIFEST}")):
+            shutil.copytree(manifest.parent, folder / manifest.parent.name, dirs_exist_ok=True)
+    if not folder.is_dir():
+        return
+    recover(folder)
+    for newer in [path for path in _steps(folder) if _step_of(path) > done] + sorted(folder.glob("after*")):
+        discard(newer)
+
+
+def _write(folder: Path, episodes: Iterable[Episode]) -> None:
+    try:
+        store = EpisodeStore(folder)
+        for episode in episodes:
+            store.add(episode)
+        sync_tree(folder)
+    except (OSError, RuntimeError) as error:
+        full = is_disk_full(error, folder.parent)
+        shutil.rmtree(folder, ignore_errors=True)
+        if full:
+            raise DataError(f"no space left to keep episodes in {folder.parent}: free some and go on") from error
+        raise
+
+
+def _steps(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.iterdir() if _STEP.match(path.name))
+
+
+def _step_of(path: Path) -> int:
+    found = _STEP.match(path.name)
+    assert found is not None
+    return int(found[1])

@@ -31,8 +31,8 @@ from lookact.training.checkpoint import (
     save_checkpoint,
 )
 from lookact.training.distributed import barrier, broadcast, is_main
+from lookact.training.evaluation import rewind_episodes
 from lookact.training.gathering import gathered
-from lookact.training.kept_episodes import rewind_episodes
 from lookact.training.manifest import MANIFEST, verify
 from lookact.training.progress import Progress
 from lookact.training.provenance import write_config, write_origin, write_versions

@@ -23,9 +23,9 @@ from lookact.rollout.episode_specs import make_specs
 from lookact.seeding import derive, numpy_rng
 from lookact.tasks.spatial_vqa import AskingEnv, Rows, benchmark_rows, make_env, map_drawer, training_rows
 from lookact.tasks.spatial_vqa_frames import FramesEnv
-from lookact.training.evaluation import load_predictions
 from lookact.training.kept_episodes import EPISODES, EVALUATION_KEPT, without_depth
 from lookact.training.progress import progress
+from lookact.training.vsi_scoring import load_predictions
 from lookact.types import Decision, Episode, EpisodeSpec, Observation
 
 PREDICTIONS, IDENTITY = "predictions.jsonl", "identity.json"

@@ -6,8 +6,8 @@ import pytest
 
 from lookact.data.episode_store import EpisodeStore
 from lookact.errors import DataError
-from lookact.training import kept_episodes
-from lookact.training.kept_episodes import keep_episodes, keep_evaluation, rewind_episodes, step_name
+from lookact.training import evaluation
+from lookact.training.evaluation import keep_episodes, keep_evaluation, rewind_episodes, step_name
 from lookact.types import Decision, Episode, Observation, Turn
 
 NONE = np.zeros(0, np.float32)
@@ -87,7 +87,7 @@ def test_a_full_disk_is_told_and_leaves_what_was_there(tmp_path, monkeypatch):
     def full(store, episode):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(kept_episodes.EpisodeStore, "add", full)
+    monkeypatch.setattr(evaluation.EpisodeStore, "add", full)
     with pytest.raises(DataError, match="no space left to keep episodes"):
         keep_episodes(tmp_path / "kept", episodes(2, 2.0), most=2)
     monkeypatch.undo()
