@@ -17,9 +17,7 @@ from torch.nn.functional import linear
 
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
-from lookact.rollout.samplers.hf import Ids, make_decision
-from lookact.rollout.samplers.kv_cache import TurnCache
-from lookact.rollout.samplers.padded_decode import extend, left_pad
+from lookact.rollout.samplers.hf import Ids, KVCache, extend, left_pad, make_decision
 from lookact.rollout.samplers.settings import Sampling
 from lookact.seeding import numpy_rng
 from lookact.text.chat import expand_images, following, opening
@@ -60,7 +58,7 @@ class PrefillActor:
         grids = torch.cat([grid for state in states for grid in state.grids])
         pixels = torch.cat([part for state in states for part in state.pixels])
         positions = self.chat.rope_positions(ids, grids, real)
-        cache = TurnCache()
+        cache = KVCache()
         hidden = extend(self.chat, cache, real, ids, positions, pixels, grids)
         replies, logprobs, counts = self._sample(states, hidden, real, positions, cache)
         for state, reply, n in zip(states, replies, counts):
@@ -97,7 +95,7 @@ class PrefillActor:
         return following(observation.text, n, closed=int(state.ids[-1][-1]) == self.chat.end_id)
 
     def _sample(
-        self, states: Sequence[_Row], hidden: Tensor, attend: Tensor, positions: Tensor, cache: TurnCache
+        self, states: Sequence[_Row], hidden: Tensor, attend: Tensor, positions: Tensor, cache: KVCache
     ) -> tuple[Ids, NDArray[np.float32], list[int]]:
         """Replies (b, n), their log-probabilities, and their lengths."""
         limit, b = self.sampling.max_tokens, len(states)

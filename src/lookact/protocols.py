@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.types import Episode, Image, Observation, Preference
+from lookact.types import Image, Observation, Preference, TokenPrompt, TokenReply
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from lookact.batch import Scores
     from lookact.types import Decision
 
 
@@ -42,23 +41,16 @@ class Actor(Protocol):
         """Forget the row."""
 
 
-class Policy(Protocol):
-    """A model that scores units that were already taken. Scoring and sampling agree to the last filter."""
+class TokenEngine(Protocol):
+    """Inference engine apart from the learner; keeps no conversation, so that a reply can always be asked for again."""
 
-    def evaluate(self, inputs: Any) -> Scores: ...
+    def generate(self, prompts: Sequence[TokenPrompt], params: Mapping[str, Any]) -> list[TokenReply]: ...
 
+    def load(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
+        """Takes over weights by their Hugging Face names, drops its caches, and returns each one's norm as read."""
+        ...
 
-class WeightSync(Protocol):
-    """Brings the learner's weights to an actor, and proves that they arrived."""
-
-    def push(self, state: Mapping[str, Tensor], version: int) -> None:
-        """Raises StaleWeights if the engine does not act with them afterwards."""
-
-
-class RewardSource(Protocol):
-    """Rewards given after the fact: learned, shaped or intrinsic."""
-
-    def relabel(self, episodes: Sequence[Episode]) -> list[Episode]: ...
+    def close(self) -> None: ...
 
 
 class Judge(Protocol):

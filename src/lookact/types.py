@@ -124,6 +124,30 @@ class Episode:
 
 
 @dataclass(frozen=True)
+class TokenPrompt:
+    """A whole conversation so far. An image stands in `ids` as one placeholder; the engine repeats it."""
+
+    ids: list[int]
+    images: tuple[Image, ...]
+    seed: int
+    """Of this reply: asked again, the same weights give the same reply."""
+
+
+@dataclass(frozen=True)
+class TokenReply:
+    """What came of one prompt."""
+
+    prompt_ids: NDArray[np.int64]
+    """(p,) as the engine read it, every image's placeholder repeated."""
+    token_ids: NDArray[np.int64]
+    """(u,) as sampled, the token that ends the reply included."""
+    logprobs: NDArray[np.float32]
+    """(u,) under the distribution that was sampled from."""
+    version: int
+    """Of the weights that sampled it."""
+
+
+@dataclass(frozen=True)
 class Preference:
     """A judge's comparison of two frames or segments. Verdict 0: the first is better, 1: the second, -1: neither."""
 

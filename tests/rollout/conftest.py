@@ -10,12 +10,11 @@ from torch.nn.functional import linear
 from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.tiny import make_tiny
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
-from lookact.rollout.samplers.single_sequence import SingleSequenceDecoder
-from lookact.rollout.samplers.token_engine import TokenReply
+from lookact.rollout.samplers.chat_engine import SingleSequenceDecoder
 from lookact.rollout.weight_sync import norms_of
 from lookact.seeding import numpy_rng
 from lookact.text.chat import expand_images
-from lookact.types import Observation
+from lookact.types import Observation, TokenReply
 
 CORPUS = [
     f'I see it. {{"rotation_angle_degrees": {angle}, "forward_meters": {step}}}'

@@ -6,8 +6,8 @@ import torch
 from lookact.errors import StaleWeights
 from lookact.models.vlm.merging import merged_state
 from lookact.rollout.samplers.settings import Sampling
-from lookact.rollout.samplers.vllm_actor import VllmSampler
-from lookact.rollout.weight_sync import EngineSync, compare_norms, norms_of, probe_gap
+from lookact.rollout.samplers.vllm import VllmSampler
+from lookact.rollout.weight_sync import WeightSync, compare_norms, norms_of, probe_gap
 
 SAMPLING = Sampling(max_tokens=6, min_action_tokens=1)
 
@@ -26,7 +26,7 @@ def learn(chat, scale=0.05):
 
 @pytest.mark.slow
 def test_the_engine_follows_the_learner_from_version_to_version(chat, actor):
-    sync = EngineSync(actor, limit=1e-3)
+    sync = WeightSync(actor, limit=1e-3)
     sync.push(merged_state(chat), 0)
     assert sync.report.changed == 1
     for version in (1, 2):
@@ -41,7 +41,7 @@ def test_the_engine_follows_the_learner_from_version_to_version(chat, actor):
 
 
 def test_an_engine_that_only_says_it_loaded_is_found_out(chat, actor, copy_engine):
-    sync = EngineSync(actor, limit=1e-3)
+    sync = WeightSync(actor, limit=1e-3)
     sync.push(merged_state(chat), 0)
 
     def pretend(state, version):
@@ -57,7 +57,7 @@ def test_an_engine_that_only_says_it_loaded_is_found_out(chat, actor, copy_engin
 def test_an_engine_that_keeps_its_old_version_is_found_out(chat, actor, copy_engine):
     copy_engine.load = lambda state, version: norms_of(state)
     with pytest.raises(StaleWeights, match="replied with weights 0, the learner is at 5"):
-        EngineSync(actor, limit=1e-3).push(merged_state(chat), 5)
+        WeightSync(actor, limit=1e-3).push(merged_state(chat), 5)
 
 
 def test_tampered_weights_are_refused_by_name(chat, actor, copy_engine):
@@ -68,7 +68,7 @@ def test_tampered_weights_are_refused_by_name(chat, actor, copy_engine):
 
     copy_engine.load = tamper
     with pytest.raises(StaleWeights, match=rf"other weights than version 1: {name} has norm .* \(1 of \d+ differ\)"):
-        EngineSync(actor, limit=1e-3).push(merged_state(chat), 1)
+        WeightSync(actor, limit=1e-3).push(merged_state(chat), 1)
 
 
 def test_norms_are_compared_tensor_by_tensor():

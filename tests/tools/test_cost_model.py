@@ -18,7 +18,7 @@ from cost_model import (
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.planning.costs import planned_work
 from lookact.planning.model_shape import QWEN3_VL_8B, shape_of
-from lookact.rollout.samplers.kv_cache import TurnCache
+from lookact.rollout.samplers.hf import KVCache
 from lookact.training.optim import build_adamw
 
 PAGE = Path(__file__).parents[2] / "docs/scaling.md"
@@ -83,7 +83,7 @@ def test_what_is_held_is_what_a_real_model_and_optimiser_hold(tiny_folder, rank)
 
 
 def test_keys_and_values_are_what_the_cache_holds(chat):
-    shape, cache, tokens = shape_of(chat.config), TurnCache(), 7
+    shape, cache, tokens = shape_of(chat.config), KVCache(), 7
     for layer in range(shape.layers):
         block = torch.zeros(1, shape.kv_heads, tokens, shape.head_dim)
         keys, values = cache.update(block, block, layer)

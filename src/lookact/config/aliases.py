@@ -16,7 +16,12 @@ logger = logging.getLogger(__name__)
 
 SETTINGS: dict[str, dict[str, str]] = {
     "nav-rloo": {},
-    "vqa-ppo": {},
+    "vqa-ppo": {
+        "vllm.rows": "vllm.max_num_seqs",
+        "vllm.start_patience": "vllm.start_timeout_s",
+        "vllm.reply_patience": "vllm.reply_timeout_s",
+        "vllm.restarts": "vllm.max_restarts",
+    },
     "vla-ppo": {},
     "pref-sac": {},
     "world-duel": {},

@@ -1,4 +1,4 @@
-"""The learner's weights on their way to an engine, and the proof that they arrived."""
+"""Weight sync: pushes the learner's weights to an engine and proves that they arrived."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lookact.data.segments import cut
 from lookact.errors import StaleWeights
 from lookact.models.vlm.policy import ChatVLM
 from lookact.rollout.samplers.settings import Sampling
-from lookact.rollout.samplers.vllm_actor import VllmSampler
+from lookact.rollout.samplers.vllm import VllmSampler
 from lookact.seeding import derive, numpy_rng
 from lookact.types import Episode, Observation, Turn
 
@@ -37,28 +37,28 @@ class SyncReport:
     seconds: float
 
 
-class EngineSync:
-    """The `WeightSync` of a `VllmSampler`'s engine: load, compare norms, and let the engine talk."""
+class WeightSync:
+    """Loads weights into a sampler's engine, compares norms, and compares log-probs on a probe."""
 
-    def __init__(self, actor: VllmSampler, *, limit: float) -> None:
-        self.actor, self.limit = actor, limit
+    def __init__(self, sampler: VllmSampler, *, limit: float) -> None:
+        self.sampler, self.limit = sampler, limit
         self.report: SyncReport | None = None
         """Of the last push."""
         self._norms: dict[str, float] = {}
 
     def push(self, state: Mapping[str, Tensor], version: int) -> None:
-        """Makes the engine act with `state`, which are the weights the actor's model has now, under `version`."""
+        """Makes the engine act with `state`, which are the weights of the sampler's model now, under `version`."""
         began = time.perf_counter()
         sent = norms_of(state)
-        differing = compare_norms(sent, self.actor.engine.load(state, version))
+        differing = compare_norms(sent, self.sampler.engine.load(state, version))
         if differing:
             raise StaleWeights(
                 f"the engine read other weights than version {version}: {'; '.join(differing[:3])}"
                 f" ({len(differing)} of {len(sent)} differ): is its folder shared, and written by this run alone?"
             )
         changed = [name for name, norm in sent.items() if norm != self._norms.get(name)]
-        self._norms, self.actor.version = sent, version
-        gap = probe_gap(self.actor)
+        self._norms, self.sampler.version = sent, version
+        gap = probe_gap(self.sampler)
         if not gap <= self.limit:
             raise StaleWeights(
                 f"at version {version} engine and learner differ by {gap:.4f} nats on a probe, limit {self.limit:g}: "
@@ -83,10 +83,10 @@ def compare_norms(sent: Mapping[str, float], read: Mapping[str, float]) -> list[
     return lines
 
 
-def probe_gap(actor: VllmSampler) -> float:
+def probe_gap(sampler: VllmSampler) -> float:
     """Largest difference in nats between engine and learner on two short conversations with pictures of noise."""
-    sampling = replace(actor.sampling, greedy=False)
-    asking = VllmSampler(actor.chat, actor.engine, sampling, system=actor.system, version=actor.version)
+    sampling = replace(sampler.sampling, greedy=False)
+    asking = VllmSampler(sampler.chat, sampler.engine, sampling, system=sampler.system, version=sampler.version)
     turns: dict[int, list[Turn]] = {row: [] for row in PROBE_ROWS}
     for row in PROBE_ROWS:
         asking.begin(row, derive(0, "probe", row))
@@ -95,7 +95,7 @@ def probe_gap(actor: VllmSampler) -> float:
         for row, seen, decision in zip(PROBE_ROWS, shown, asking.act(PROBE_ROWS, shown)):
             turns[row].append(Turn(seen, decision, 0.0, False, False))
     episodes = [Episode(f"probe{row}", 0, 0, tuple(taken)) for row, taken in turns.items()]
-    return scored_gap(actor.chat, episodes, sampling)
+    return scored_gap(sampler.chat, episodes, sampling)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from lookact.recipes.ppo.engine import open_engine
 from lookact.recipes.ppo.runs import open_policy
 from lookact.recipes.ppo.train import main
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.settings import EngineSpec
+from lookact.rollout.samplers.settings import VllmSpec
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.training.run import open_run
 
@@ -76,7 +76,9 @@ def test_several_processes_can_not_share_an_engine(chat, vqa_config, run, monkey
 
 def with_engine(cfg, engine):
     """Three steps, the actor learning in two, on an engine of this kind."""
-    return replace(cfg, engine=engine, vllm=EngineSpec(rows=8, memory=0.25, start_patience=1800, reply_patience=900))
+    return replace(
+        cfg, engine=engine, vllm=VllmSpec(max_num_seqs=8, memory=0.25, start_timeout_s=1800, reply_timeout_s=900)
+    )
 
 
 def told(folder):

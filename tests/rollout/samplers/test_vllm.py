@@ -18,14 +18,11 @@ from lookact.models.vlm.merging import merged_state, write_snapshot, write_tenso
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers import vllm_server
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.settings import EngineSpec, Sampling
-from lookact.rollout.samplers.token_engine import TokenPrompt
-from lookact.rollout.samplers.vllm import VllmEngine
-from lookact.rollout.samplers.vllm_actor import VllmSampler
+from lookact.rollout.samplers.settings import Sampling, VllmSpec
+from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_arguments
 from lookact.rollout.samplers.vllm_server import VllmServer
-from lookact.rollout.samplers.vllm_settings import engine_arguments
-from lookact.rollout.weight_sync import EngineSync, norms_of, probe_gap, scored_gap
-from lookact.types import EpisodeSpec, Observation
+from lookact.rollout.weight_sync import WeightSync, norms_of, probe_gap, scored_gap
+from lookact.types import EpisodeSpec, Observation, TokenPrompt
 
 pytestmark = [
     pytest.mark.vllm,
@@ -34,8 +31,8 @@ pytestmark = [
 ]
 SAMPLING = Sampling(max_tokens=9, min_action_tokens=1, max_context=2048)
 # a busy machine is no failure
-SPEC = EngineSpec(rows=8, memory=0.25, start_patience=1800, reply_patience=900)
-PLANS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) for i in range(6)]
+SPEC = VllmSpec(max_num_seqs=8, memory=0.25, start_timeout_s=1800, reply_timeout_s=900)
+SPECS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) for i in range(6)]
 LIMIT = 1e-3
 
 
@@ -53,7 +50,7 @@ def engine(request, tiny_folder, tmp_path_factory):
 @pytest.fixture
 def actor(chat, engine):
     made = VllmSampler(chat, engine, SAMPLING, system="Look.")
-    EngineSync(made, limit=LIMIT).push(merged_state(chat), 0)
+    WeightSync(made, limit=LIMIT).push(merged_state(chat), 0)
     return made
 
 
@@ -73,9 +70,9 @@ def learn(chat, episodes):
 
 
 def test_log_probs_agree_with_the_learner_before_and_after_weight_updates(chat, actor, toy_envs):
-    sync = EngineSync(actor, limit=LIMIT)
+    sync = WeightSync(actor, limit=LIMIT)
     for version in range(1, 5):
-        episodes = collect(PLANS, toy_envs, actor)
+        episodes = collect(SPECS, toy_envs, actor)
         assert scored_gap(chat, episodes, SAMPLING) < LIMIT
         learn(chat, episodes)
         # the engine still acts with the old weights, and they differ
@@ -83,20 +80,20 @@ def test_log_probs_agree_with_the_learner_before_and_after_weight_updates(chat, 
         sync.push(merged_state(chat), version)
         assert sync.report.gap < LIMIT
         assert sync.report.changed > 0.5
-    assert {episode.policy_version for episode in collect(PLANS, toy_envs, actor)} == {4}
+    assert {episode.policy_version for episode in collect(SPECS, toy_envs, actor)} == {4}
 
 
 @pytest.mark.parametrize("filters", [{"temperature": 0.7}, {"top_k": 20}, {"temperature": 1.3, "max_context": 60}])
 def test_log_probs_are_those_of_the_filtered_distribution(chat, actor, engine, toy_envs, filters):
     sampling = dataclasses.replace(SAMPLING, **filters)
-    episodes = collect(PLANS, toy_envs, VllmSampler(chat, engine, sampling))
+    episodes = collect(SPECS, toy_envs, VllmSampler(chat, engine, sampling))
     assert scored_gap(chat, episodes, sampling) < LIMIT
 
 
 def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, actor, engine, toy_envs):
     sampling = dataclasses.replace(SAMPLING, greedy=True)
-    ours = collect(PLANS, toy_envs, HFSampler(chat, sampling))
-    theirs = collect(PLANS, toy_envs, VllmSampler(chat, engine, sampling))
+    ours = collect(SPECS, toy_envs, HFSampler(chat, sampling))
+    theirs = collect(SPECS, toy_envs, VllmSampler(chat, engine, sampling))
     for a, b in zip(ours, theirs):
         for one, other in zip(a.turns, b.turns):
             assert one.decision.action == other.decision.action
@@ -107,7 +104,7 @@ def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, actor, engi
 
 def test_the_same_seed_gives_the_same_reply_and_banned_tokens_never_come(chat, actor, engine, toy_envs):
     hot = VllmSampler(chat, engine, dataclasses.replace(SAMPLING, temperature=2.0))
-    first, again = (collect(PLANS, toy_envs, hot) for _ in range(2))
+    first, again = (collect(SPECS, toy_envs, hot) for _ in range(2))
     ids = [turn.decision.token_ids for episode in first for turn in episode.turns]
     assert [i.tolist() for i in ids] == [t.decision.token_ids.tolist() for e in again for t in e.turns]
     assert not chat.banned[torch.from_numpy(np.concatenate(ids))].any()
@@ -124,7 +121,7 @@ def test_an_engine_that_did_not_take_the_weights_is_found_out(chat, actor, engin
 
     monkeypatch.setattr(engine, "load", pretend)
     with pytest.raises(StaleWeights, match="at version 7 engine and learner differ by"):
-        EngineSync(actor, limit=LIMIT).push(merged_state(chat), 7)
+        WeightSync(actor, limit=LIMIT).push(merged_state(chat), 7)
 
 
 def test_an_engine_of_another_pixel_budget_is_found_out_by_its_first_reply(chat, actor):
@@ -144,11 +141,11 @@ def test_tampered_weights_in_the_shared_folder_are_refused_by_name(chat, actor, 
 
     monkeypatch.setattr(vllm_server, "write_tensors", tamper)
     with pytest.raises(StaleWeights, match=rf"{name} has norm"):
-        EngineSync(actor, limit=LIMIT).push(merged_state(chat), 1)
+        WeightSync(actor, limit=LIMIT).push(merged_state(chat), 1)
 
 
-def test_a_server_killed_in_the_middle_of_a_rollout_loses_no_plan(chat, actor, server, toy_envs):
-    whole = collect(PLANS, toy_envs, actor)
+def test_a_server_killed_in_the_middle_of_a_rollout_loses_no_episode(chat, actor, server, toy_envs):
+    whole = collect(SPECS, toy_envs, actor)
     turns, starts = [0], server.process.starts
     asked = server._ask
 
@@ -162,11 +159,11 @@ def test_a_server_killed_in_the_middle_of_a_rollout_loses_no_plan(chat, actor, s
     lock = threading.Lock()
     server._ask = kill_in_the_third_turn
     try:
-        broken = collect(PLANS, toy_envs, actor)
+        broken = collect(SPECS, toy_envs, actor)
     finally:
         server._ask = asked
     assert server.process.starts == starts + 1
-    assert [episode.id for episode in broken] == [plan.id for plan in PLANS]
+    assert [episode.id for episode in broken] == [spec.id for spec in SPECS]
     assert not [episode.error for episode in broken if episode.error]
     # the same weights and seeds: the broken rollout is the unbroken one
     assert [[t.decision.action for t in e.turns] for e in broken] == [
@@ -177,7 +174,7 @@ def test_a_server_killed_in_the_middle_of_a_rollout_loses_no_plan(chat, actor, s
 
 def test_weights_can_be_pushed_to_a_server_that_died_meanwhile(chat, actor, server):
     os.killpg(server.process.pid, signal.SIGKILL)
-    sync = EngineSync(actor, limit=LIMIT)
+    sync = WeightSync(actor, limit=LIMIT)
     with torch.no_grad():
         chat.causal.get_input_embeddings().weight.mul_(1.5)
     sync.push(merged_state(chat), 3)

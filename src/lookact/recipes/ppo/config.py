@@ -7,7 +7,7 @@ from typing import Literal
 
 from lookact.algorithms.vlm_settings import QWEN3_VL_8B, Model, WarmStart
 from lookact.config import setting
-from lookact.rollout.samplers.settings import EngineSpec, Sampling
+from lookact.rollout.samplers.settings import Sampling, VllmSpec
 from lookact.tasks.settings import SpatialVQAConfig
 
 INSTRUCTIONS = (
@@ -130,7 +130,7 @@ class Config:
     model: Model = Model()
     world: SpatialVQAConfig = SpatialVQAConfig()
     sampling: Sampling = Sampling()
-    vllm: EngineSpec = EngineSpec()
+    vllm: VllmSpec = VllmSpec()
     warm_start: WarmStart = WarmStart()
     expert: Expert = Expert()
     rewards: Rewards = Rewards()

@@ -10,11 +10,9 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor
 from lookact.recipes.ppo.config import Config
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.vllm import VllmEngine
-from lookact.rollout.samplers.vllm_actor import VllmSampler
+from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_arguments
 from lookact.rollout.samplers.vllm_server import VllmServer
-from lookact.rollout.samplers.vllm_settings import engine_arguments
-from lookact.rollout.weight_sync import EngineSync
+from lookact.rollout.weight_sync import WeightSync
 from lookact.text.tokenizers import assert_same_tokenizer
 from lookact.training.distributed import world_size
 from lookact.training.run import Run
@@ -42,7 +40,7 @@ def open_engine(chat: ChatVLM, cfg: Config, run: Run) -> tuple[Actor, Refresh]:
     engine = VllmEngine(start, arguments) if in_process else VllmServer(start, arguments, cfg.vllm)
     run.closing.callback(engine.close)
     actor = VllmSampler(chat, engine, cfg.sampling, system=cfg.instructions)
-    sync = EngineSync(actor, limit=cfg.learn.parity)
+    sync = WeightSync(actor, limit=cfg.learn.parity)
 
     def refresh(version: int) -> dict[str, float]:
         sync.push(merged_state(chat), version)

@@ -1,4 +1,4 @@
-"""Answers independent conversations with images on a chat VLM, many at a time.
+"""Batched generation for independent conversations with images, as a judge server needs it.
 
 Greedy replies do not depend on the batch they are computed in. Padding and batch size change sums in their last bits,
 which matters only where two tokens are nearly equally likely: such a near tie is settled by computing that row alone,
@@ -22,15 +22,53 @@ from lookact.errors import DataError, TokenMismatch
 from lookact.judges.server.records import Prompt, Reply
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.logprobs import NEVER, adjust_logits, sample_tokens
-from lookact.rollout.samplers.kv_cache import TurnCache
-from lookact.rollout.samplers.padded_decode import extend, left_pad
-from lookact.rollout.samplers.single_sequence import SingleSequenceDecoder
+from lookact.rollout.samplers.hf import KVCache, extend, left_pad
 from lookact.seeding import numpy_rng
 from lookact.text.chat import SPECIAL_TOKENS, expand_images
 
 NEAR_TIE = {torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Logits closer than this may change places between batches: some ten times the rounding of the type."""
+BLOCK = 16
+"""Tokens that `SingleSequenceDecoder` feeds at once."""
 SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
+
+
+class SingleSequenceDecoder:
+    """One row decoded by itself, so that its result is the same whatever batch the row is answered in.
+
+    The prompt is one block, then sampled tokens in whole blocks that are kept, then the rest, which is not.
+
+    The borders of blocks depend on the tokens alone and not on when they were fed: two streams of the same tokens
+    agree to the last bit.
+    """
+
+    def __init__(self, chat: ChatVLM, prompt: NDArray[np.int64], pixels: Tensor, grids: Tensor) -> None:
+        self.chat = chat
+        self._cache = KVCache()
+        self._sampled = 0
+        ids, attend = left_pad([prompt], chat.device)
+        positions = chat.rope_positions(ids, grids, attend)
+        self._start = int(positions.max()) + 1
+        self._last = extend(chat, self._cache, attend, ids, positions, pixels, grids)
+
+    def hidden(self, sampled: Sequence[int]) -> Tensor:
+        """The last hidden state (1, d) after the prompt and `sampled`, which goes on where the last call ended."""
+        if not sampled:
+            return self._last
+        while len(sampled) - self._sampled > BLOCK:
+            self._feed(sampled[self._sampled : self._sampled + BLOCK])
+            self._sampled += BLOCK
+        rest = sampled[self._sampled :]
+        hidden = self._feed(rest)
+        self._cache.advance(-len(rest))
+        return hidden
+
+    def _feed(self, tokens: Sequence[int]) -> Tensor:
+        ids = torch.tensor([list(tokens)], device=self.chat.device)
+        first = self._start + self._sampled
+        positions = torch.arange(first, first + len(tokens), device=ids.device).expand(3, 1, -1)
+        total = self._cache.get_seq_length() + len(tokens)
+        return extend(self.chat, self._cache, ids.new_ones(1, total, dtype=torch.bool), ids, positions)
 
 
 @dataclass
@@ -92,7 +130,7 @@ class ChatEngine:
         grids = torch.cat([row.grids for row in rows])
         positions = self.chat.rope_positions(ids, grids, attend)
         following = positions.masked_fill(~attend, -1).amax(dim=(0, 2)) + 1
-        cache = TurnCache()
+        cache = KVCache()
         hidden = extend(self.chat, cache, attend, ids, positions, torch.cat([row.pixels for row in rows]), grids)
         running = torch.ones(len(rows), dtype=torch.bool)
         while True:

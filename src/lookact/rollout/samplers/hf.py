@@ -1,8 +1,8 @@
-"""Samples replies from a Hugging Face chat model for many conversations at once.
+"""Hugging Face sampler: batched multi-turn generation with the learner's own model and a KV cache kept across turns.
 
-Token in, token out: sampled ids are kept as they are and only the new user turn is encoded. Keys and values
-of earlier turns are reused; each turn's block is appended left-padded, so that every row samples from the
-same column. The last sampled token of a turn is fed with the next turn's block, which saves a forward pass.
+Token in, token out: sampled ids are kept as they are and only the new user turn is encoded. Each turn's block is
+appended to the cache left-padded, so that every row samples from the same column. The last sampled token of a turn
+is fed with the next turn's block, which saves a forward pass.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from torch.nn.functional import linear
 
 from lookact.errors import EngineError
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
-from lookact.rollout.samplers.kv_cache import TurnCache
-from lookact.rollout.samplers.padded_decode import extend, left_pad
 from lookact.rollout.samplers.settings import Sampling
 from lookact.seeding import numpy_rng
 from lookact.text.action_mask import mask_action_tokens
@@ -46,13 +44,13 @@ class _Row:
 
 
 class HFSampler:
-    """The in-process engine: the learner's own model."""
+    """The in-process sampler (`Actor`): replies come from the learner's own model."""
 
     def __init__(self, chat: ChatVLM, sampling: Sampling, *, system: str = "", version: int = 0) -> None:
         self.chat, self.sampling, self.system, self.version = chat, sampling, system, version
         self._rows: dict[int, _Row] = {}
         self._live: list[int] = []
-        self._cache = TurnCache()
+        self._cache = KVCache()
         self._attend = torch.zeros(0, 0, dtype=torch.bool)
         self._encoded: dict[str, list[int]] = {}
 
@@ -80,7 +78,7 @@ class HFSampler:
     def _arrange(self, rows: Sequence[int], states: Sequence[_Row]) -> None:
         """Makes the cache hold exactly these rows, in this order."""
         if all(state.first is None for state in states):
-            self._cache = TurnCache()
+            self._cache = KVCache()
             self._attend = torch.zeros(len(rows), 0, dtype=torch.bool, device=self.chat.device)
         elif list(rows) != self._live:
             place = {row: i for i, row in enumerate(self._live)}
@@ -206,3 +204,93 @@ def make_decision(
         fresh=fresh,
         mask_method=found.method,
     )
+
+
+class KVCache:
+    """Key-value cache of many rows, written in place: a token costs its own size, not a copy of the past.
+
+    It has what a Hugging Face attention layer asks of a cache: `update` for every layer, in order.
+    """
+
+    def __init__(self) -> None:
+        self._layers: list[tuple[Tensor, Tensor]] = []
+        self._length = 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Columns held, padding included."""
+        return self._length
+
+    def update(self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
+        """Appends (b, heads, n, d) and returns everything so far, as views."""
+        start, end = self._length, self._length + keys.shape[2]
+        if layer_idx == len(self._layers):
+            self._layers.append((_buffer(keys, end), _buffer(values, end)))
+        elif self._layers[layer_idx][0].shape[2] < end:
+            self._layers[layer_idx] = tuple(_grown(old, end, start) for old in self._layers[layer_idx])  # type: ignore[assignment]
+        held_keys, held_values = self._layers[layer_idx]
+        held_keys[:, :, start:end] = keys
+        held_values[:, :, start:end] = values
+        return held_keys[:, :, :end], held_values[:, :, :end]
+
+    def advance(self, columns: int) -> None:
+        """The forward pass that appended `columns` to every layer is over."""
+        self._length += columns
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps only these rows, in this order."""
+        self._layers = [(keys[rows], values[rows]) for keys, values in self._layers]
+
+
+def _buffer(like: Tensor, length: int) -> Tensor:
+    b, heads, _, d = like.shape
+    return torch.zeros(b, heads, _capacity(length), d, dtype=like.dtype, device=like.device)
+
+
+def _grown(old: Tensor, length: int, used: int) -> Tensor:
+    new = _buffer(old, length)
+    new[:, :, :used] = old[:, :, :used]
+    return new
+
+
+def _capacity(length: int) -> int:
+    # half as much again, so that growth copies a bounded number of times
+    return max(128, length + length // 2)
+
+
+def left_pad(blocks: Sequence[NDArray[np.int64]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Left-padded ids (b, n) of ragged blocks, and the mask (b, n) of real tokens."""
+    width = max(len(block) for block in blocks)
+    ids = torch.zeros(len(blocks), width, dtype=torch.long)
+    real = torch.zeros(len(blocks), width, dtype=torch.bool)
+    for i, block in enumerate(blocks):
+        ids[i, width - len(block) :] = torch.from_numpy(block)
+        real[i, width - len(block) :] = True
+    return ids.to(device), real.to(device)
+
+
+def extend(
+    chat: ChatVLM,
+    cache: KVCache,
+    attend: Tensor,
+    ids: Tensor,
+    positions: Tensor,
+    pixels: Tensor | None = None,
+    grids: Tensor | None = None,
+) -> Tensor:
+    """Forward pass over new columns (b, n), appended to the cache; returns the last one's hidden state (b, d).
+
+    `attend` (b, past + n) is True on real tokens, the new columns included; `positions` (3, b, n) are rotary.
+    """
+    b, n = ids.shape
+    past = attend.shape[1] - n
+    visible = attend[:, None, None, :]
+    if n > 1:
+        query = torch.arange(past, past + n, device=ids.device)[:, None]
+        key = torch.arange(past + n, device=ids.device)[None, :]
+        # padding looks at itself, since a row of nothing but masked keys would give NaN
+        visible = (visible & (key <= query)) | (key == query)
+    # the last layer need not run where nobody reads its output
+    last = torch.full((b, 1), n - 1, device=ids.device)
+    hidden = chat.backbone(ids, visible, positions, () if pixels is None else pixels, grids, cache=cache, keep=last)
+    cache.advance(n)
+    return hidden[:, -1]

@@ -1,4 +1,4 @@
-"""Settings of those who act; no torch, so that a recipe's config loads at once."""
+"""Settings of samplers; no torch, so that a recipe's config loads at once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class EngineSpec:
-    """How an engine is held; what it samples with comes with every call."""
+class VllmSpec:
+    """How a vLLM engine is run; what it samples with comes with every call."""
 
-    rows: int = setting(64, help="conversations that it answers side by side", least=1)
+    max_num_seqs: int = setting(64, help="conversations that it answers side by side", least=1)
     memory: float = setting(
         0.5, help="for keys and values: gigabytes on a CPU, a share of all memory on a GPU", above=0
     )
-    start_patience: float = setting(600.0, help="seconds a server may take to come up", above=0)
-    reply_patience: float = setting(300.0, help="seconds without a reply after which a server counts as hung", above=0)
-    restarts: int = setting(3, help="servers lost in one call before the run gives up", least=0)
+    start_timeout_s: float = setting(600.0, help="seconds a server may take to come up", above=0)
+    reply_timeout_s: float = setting(300.0, help="seconds without a reply after which a server counts as hung", above=0)
+    max_restarts: int = setting(3, help="servers lost in one call before the run gives up", least=0)

@@ -1,28 +1,160 @@
-"""vLLM inside the learner's own process: weights go over without a copy on disk."""
+"""vLLM sampler: multi-turn generation by an inference engine apart from the learner, in this process or as a server.
+
+Token in, token out: an engine is sent the ids of the whole conversation as they were sampled, and what it read and
+which weights it replied with is checked on every reply. A conversation lives here alone, so that an engine that
+crashed and came back is simply asked again. Engines run in the learner's precision, without CUDA graphs, and return
+the log-probs of the distribution that was sampled from.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from PIL import Image as Pillow
 
-from lookact.errors import ConfigError
-from lookact.rollout.samplers.token_engine import TokenPrompt, TokenReply
-from lookact.rollout.samplers.vllm_settings import ENVIRONMENT, version_of
+from lookact.errors import ConfigError, StaleWeights, TokenMismatch
+from lookact.models.vlm.images import fit_image
+from lookact.protocols import TokenEngine
+from lookact.rollout.samplers.hf import Ids, make_decision
+from lookact.rollout.samplers.settings import Sampling, VllmSpec
+from lookact.rollout.samplers.vllm_worker import EXTENSION
+from lookact.seeding import derive
+from lookact.text.chat import expand_images, following, opening
+from lookact.types import Decision, Image, Observation, TokenPrompt, TokenReply
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from lookact.models.vlm.policy import ChatVLM
+
+ENVIRONMENT = {
+    # opens the calls that load weights and reset caches; the server listens on loopback alone
+    "VLLM_SERVER_DEV_MODE": "1",
+    # the engine's threads share the cores with the learner's
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
 IN_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+GIGABYTE = 2**30
+MOST_IMAGES = 999
+"""More than any context holds."""
+BANNED_BIAS = -1e9
+"""Added to the logit of a banned token: no temperature brings it back."""
+
+
+@dataclass
+class _Row:
+    seed: int
+    first: Observation | None = None
+    turns: int = 0
+    ids: list[int] = field(default_factory=list)
+    """The context as sent: one placeholder an image."""
+    read: list[int] = field(default_factory=list)
+    """The context as read: a placeholder for each vision token."""
+    images: list[Image] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A turn's addition to a row's context."""
+
+    sent: list[int]
+    read: Ids
+    images: list[Image]
+    fresh: bool
+
+
+class VllmSampler:
+    """The sampler (`Actor`) over a `TokenEngine`; prompts, masks and log-probs are those of `HFSampler`."""
+
+    def __init__(
+        self, chat: ChatVLM, engine: TokenEngine, sampling: Sampling, *, system: str = "", version: int = 0
+    ) -> None:
+        self.chat, self.engine, self.sampling = chat, engine, sampling
+        self.system, self.version = system, version
+        self.params = sampling_params(sampling, chat)
+        self._rows: dict[int, _Row] = {}
+
+    def begin(self, row: int, seed: int) -> None:
+        self._rows[row] = _Row(seed)
+
+    def end(self, row: int) -> None:
+        self._rows.pop(row, None)
+
+    def act(self, rows: Sequence[int], observations: Sequence[Observation]) -> list[Decision]:
+        """One reply a row; a row's context grows only when all replies are there."""
+        states = [self._rows[row] for row in rows]
+        blocks = [self._block(state, observation) for state, observation in zip(states, observations)]
+        prompts = [self._prompt(state, block) for state, block in zip(states, blocks)]
+        replies = self.engine.generate(prompts, self.params)
+        return [
+            self._decide(state, observation, block, reply)
+            for state, observation, block, reply in zip(states, observations, blocks, replies)
+        ]
+
+    def _block(self, state: _Row, observation: Observation) -> _Block:
+        images = [fit_image(self.chat.image_processor, image) for image in observation.images.values()]
+        # the last token is not yet in a cache, as HFSampler counts
+        full = len(state.read) - 1 + self.sampling.max_tokens >= self.sampling.max_context
+        fresh = state.first is None or full
+        if not fresh:
+            text = following(observation.text, len(images), closed=state.read[-1] == self.chat.end_id)
+        elif state.first is None:
+            text = opening(self.system, observation.text, len(images))
+        else:
+            # a rebuilt context must repeat what it was asked to do
+            text = opening(self.system, f"{state.first.text}\n{observation.text}", len(images))
+        sent = self.chat.encode_text(text)
+        counts = self.chat.image_token_counts(self.chat.encode_images(images)[1])
+        return _Block(sent, expand_images(sent, self.chat.image_pad_id, counts), images, fresh)
+
+    def _prompt(self, state: _Row, block: _Block) -> TokenPrompt:
+        past, seen = ([], []) if block.fresh else (state.ids, state.images)
+        seed = derive(state.seed, "sample", state.turns)
+        return TokenPrompt([*past, *block.sent], (*seen, *block.images), seed)
+
+    def _decide(self, state: _Row, observation: Observation, block: _Block, reply: TokenReply) -> Decision:
+        if block.fresh:
+            state.ids, state.read, state.images = [], [], []
+        state.first = state.first or observation
+        self._check(np.concatenate([np.asarray(state.read, dtype=np.int64), block.read]), reply)
+        sampled = reply.token_ids.tolist()
+        state.ids += [*block.sent, *sampled]
+        state.read += [*block.read.tolist(), *sampled]
+        state.images += block.images
+        state.turns += 1
+        return make_decision(
+            self.chat.tokenizer, self.sampling, block.read, reply.token_ids, reply.logprobs, fresh=block.fresh
+        )
+
+    def _check(self, expected: Ids, reply: TokenReply) -> None:
+        if reply.version != self.version:
+            raise StaleWeights(
+                f"the engine replied with weights {reply.version}, the learner is at {self.version}: push them first"
+            )
+        if not np.array_equal(reply.prompt_ids, expected):
+            length = min(len(expected), len(reply.prompt_ids))
+            differs = np.flatnonzero(expected[:length] != reply.prompt_ids[:length])
+            at = int(differs[0]) if len(differs) else length
+            raise TokenMismatch(
+                f"the engine read {len(reply.prompt_ids)} prompt tokens where the learner counts {len(expected)}, "
+                f"the first other one at {at}: start it from the learner's own checkpoint"
+            )
+        if not len(reply.token_ids) == len(reply.logprobs) > 0:
+            raise TokenMismatch(
+                f"the engine gave {len(reply.logprobs)} log-probs for {len(reply.token_ids)} tokens: one a token is due"
+            )
 
 
 class VllmEngine:
-    """A `TokenEngine` over `vllm.LLM`, started from a checkpoint folder."""
+    """A `TokenEngine` over `vllm.LLM` in this process, started from a checkpoint folder; weights go over in memory."""
 
     def __init__(self, start: Path, arguments: Mapping[str, Any]) -> None:
         require_vllm()
@@ -54,6 +186,40 @@ class VllmEngine:
         cleanup_dist_env_and_memory()
 
 
+def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: VllmSpec) -> dict[str, Any]:
+    """vLLM's engine arguments for a model like `chat`, in its precision."""
+    arguments: dict[str, Any] = {
+        "dtype": str(chat.output_weight.dtype).removeprefix("torch."),
+        # a turn begins below max_context and may bring long observations with it
+        "max_model_len": min(2 * sampling.max_context, chat.config.text_config.max_position_embeddings),
+        "max_num_seqs": spec.max_num_seqs,
+        "enforce_eager": True,
+        "limit_mm_per_prompt": {"image": MOST_IMAGES, "video": 0},
+        # temperature, bans and filters are part of the distribution that the learner scores
+        "logprobs_mode": "processed_logprobs",
+        # the checkpoint's own sampling defaults have no say
+        "generation_config": "vllm",
+        "worker_extension_cls": EXTENSION,
+    }
+    if torch.cuda.is_available():
+        return arguments | {"gpu_memory_utilization": spec.memory}
+    return arguments | {"kv_cache_memory_bytes": int(spec.memory * GIGABYTE)}
+
+
+def sampling_params(sampling: Sampling, chat: ChatVLM) -> dict[str, Any]:
+    """`sampling` in vLLM's words; ids that the learner never scores are never sampled."""
+    return {
+        "max_tokens": sampling.max_tokens,
+        "temperature": 0.0 if sampling.greedy else sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "logprobs": 0,
+        "stop_token_ids": [chat.end_id],
+        "logit_bias": {int(id): BANNED_BIAS for id in chat.banned.nonzero().flatten()},
+        "detokenize": False,
+    }
+
+
 def require_vllm() -> None:
     """Raises ConfigError where vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
@@ -76,3 +242,14 @@ def read_output(output: Any) -> TokenReply:
         logprobs=np.asarray([unit[id].logprob for unit, id in zip(reply.logprobs, ids)], dtype=np.float32),
         version=version_of(span.version for span in reply.weight_versions),
     )
+
+
+def version_of(versions: Iterable[str]) -> int:
+    """The one version that sampled a whole reply."""
+    named = set(versions)
+    if len(named) != 1:
+        raise StaleWeights(f"weights changed while a reply was sampled ({sorted(named)}): push between rollouts only")
+    version = named.pop()
+    if not version.lstrip("-").isdigit():
+        raise StaleWeights(f"the engine's weights are named {version!r}: none were pushed to it yet")
+    return int(version)

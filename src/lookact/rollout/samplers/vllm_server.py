@@ -22,10 +22,9 @@ from lookact.errors import EngineError
 from lookact.judges.encoding import encode_png
 from lookact.models.vlm.merging import write_tensors
 from lookact.rollout.samplers.server_process import ServerProcess
-from lookact.rollout.samplers.settings import EngineSpec
-from lookact.rollout.samplers.token_engine import TokenPrompt, TokenReply
-from lookact.rollout.samplers.vllm import require_vllm
-from lookact.rollout.samplers.vllm_settings import ENVIRONMENT, version_of
+from lookact.rollout.samplers.settings import VllmSpec
+from lookact.rollout.samplers.vllm import ENVIRONMENT, require_vllm, version_of
+from lookact.types import TokenPrompt, TokenReply
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,16 +38,16 @@ PNG = "data:image/png;base64,"
 class VllmServer:
     """A `TokenEngine` over vLLM's own server; it starts from a checkpoint folder, and weights go beside that."""
 
-    def __init__(self, start: Path, arguments: Mapping[str, Any], spec: EngineSpec) -> None:
+    def __init__(self, start: Path, arguments: Mapping[str, Any], spec: VllmSpec) -> None:
         require_vllm()
         self.weights, self.arguments, self.spec = start, arguments, spec
         self.folder, self.version = start.parent, UNKNOWN
         self.process = ServerProcess(
-            self._command, log=self.folder / "server.log", patience=spec.start_patience, env=ENVIRONMENT
+            self._command, log=self.folder / "server.log", patience=spec.start_timeout_s, env=ENVIRONMENT
         )
         self._http = httpx.Client(
-            timeout=spec.reply_patience,
-            limits=httpx.Limits(max_connections=spec.rows, max_keepalive_connections=spec.rows),
+            timeout=spec.reply_timeout_s,
+            limits=httpx.Limits(max_connections=spec.max_num_seqs, max_keepalive_connections=spec.max_num_seqs),
             trust_env=False,
         )
         self.process.start()
@@ -56,9 +55,9 @@ class VllmServer:
     def generate(self, prompts: Sequence[TokenPrompt], params: Mapping[str, Any]) -> list[TokenReply]:
         """A reply for every prompt, whatever becomes of the server in between."""
         replies: dict[int, TokenReply] = {}
-        for attempt in range(self.spec.restarts + 1):
+        for attempt in range(self.spec.max_restarts + 1):
             missing = [index for index in range(len(prompts)) if index not in replies]
-            with ThreadPoolExecutor(min(self.spec.rows, len(missing))) as pool:
+            with ThreadPoolExecutor(min(self.spec.max_num_seqs, len(missing))) as pool:
                 answers = pool.map(lambda index: self._ask(prompts[index], params), missing)
                 found = {index: answer for index, answer in zip(missing, answers) if isinstance(answer, TokenReply)}
             replies |= found
@@ -66,24 +65,24 @@ class VllmServer:
                 return [replies[index] for index in range(len(prompts))]
             lost = len(prompts) - len(replies)
             logger.warning("%d of %d replies are missing: the server is gone or hangs", lost, len(prompts))
-            if attempt < self.spec.restarts:
+            if attempt < self.spec.max_restarts:
                 self.restart()
         raise EngineError(
-            f"the server failed {self.spec.restarts + 1} times on one call: see {self.process.log} for its reasons"
+            f"the server failed {self.spec.max_restarts + 1} times on one call: see {self.process.log} for its reasons"
         )
 
     def load(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
         before, self.weights = self.weights, self._place(state, version)
         self.version = version
         norms: dict[str, float] = {}
-        for attempt in range(self.spec.restarts + 1):
+        for attempt in range(self.spec.max_restarts + 1):
             try:
                 norms = self._rpc("read_folder", str(self.weights))
                 self._forget()
                 self._name()
                 break
             except httpx.HTTPError as error:
-                if attempt == self.spec.restarts:
+                if attempt == self.spec.max_restarts:
                     raise EngineError(f"the server did not take over weights {version}: {error}") from error
                 self.process.restart()
         if before != self.weights:

@@ -9,12 +9,12 @@ from lookact.errors import StaleWeights, TokenMismatch
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.rollout.samplers.vllm_actor import VllmSampler
+from lookact.rollout.samplers.vllm import VllmSampler
 from lookact.rollout.weight_sync import scored_gap
 from lookact.types import EpisodeSpec, Observation
 
 SAMPLING = Sampling(max_tokens=9, min_action_tokens=1)
-PLANS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) for i in range(6)]
+SPECS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) for i in range(6)]
 
 
 def decisions(episodes):
@@ -25,8 +25,8 @@ def decisions(episodes):
 @pytest.mark.parametrize("changes", [{}, {"max_context": 60}])
 def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, copy_engine, toy_envs, changes):
     sampling = dataclasses.replace(SAMPLING, greedy=True, **changes)
-    ours = decisions(collect(PLANS, toy_envs, HFSampler(chat, sampling, system="Look.")))
-    theirs = decisions(collect(PLANS, toy_envs, VllmSampler(chat, copy_engine, sampling, system="Look.")))
+    ours = decisions(collect(SPECS, toy_envs, HFSampler(chat, sampling, system="Look.")))
+    theirs = decisions(collect(SPECS, toy_envs, VllmSampler(chat, copy_engine, sampling, system="Look.")))
     assert len(ours) == len(theirs) > 10
     assert {decision.fresh for decision in ours} == {True, False}
     for a, b in zip(ours, theirs):
@@ -41,7 +41,7 @@ def test_greedy_decisions_are_those_of_the_learners_own_engine(chat, copy_engine
 @pytest.mark.parametrize("filters", [{}, {"temperature": 0.7}, {"top_k": 20, "top_p": 0.8}, {"max_context": 60}])
 def test_sampled_logprobs_are_the_learners(chat, copy_engine, toy_envs, filters):
     sampling = dataclasses.replace(SAMPLING, **filters)
-    episodes = collect(PLANS, toy_envs, VllmSampler(chat, copy_engine, sampling))
+    episodes = collect(SPECS, toy_envs, VllmSampler(chat, copy_engine, sampling))
     assert scored_gap(chat, episodes, sampling) < 1e-4
 
 
@@ -55,16 +55,16 @@ def test_images_of_any_size_reach_the_engine_as_the_learner_sees_them(chat, copy
     assert (decision.prompt_ids == chat.image_pad_id).sum() == 8
 
 
-def test_the_same_plan_gets_the_same_replies(chat, copy_engine, toy_envs):
-    first, again = (decisions(collect(PLANS[:3], toy_envs, VllmSampler(chat, copy_engine, SAMPLING))) for _ in range(2))
-    alone = decisions(collect(PLANS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING)))
+def test_the_same_spec_gets_the_same_replies(chat, copy_engine, toy_envs):
+    first, again = (decisions(collect(SPECS[:3], toy_envs, VllmSampler(chat, copy_engine, SAMPLING))) for _ in range(2))
+    alone = decisions(collect(SPECS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING)))
     assert [d.action for d in first] == [d.action for d in again]
     assert [d.action for d in alone] == [d.action for d in first[: len(alone)]]
 
 
 def test_a_reply_of_other_weights_is_refused(chat, copy_engine, toy_envs):
     with pytest.raises(StaleWeights, match="replied with weights 0, the learner is at 3"):
-        collect(PLANS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING, version=3))
+        collect(SPECS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING, version=3))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_engine_that_reads_or_counts_other_tokens_is_refused(chat, copy_engin
     generate = copy_engine.generate
     copy_engine.generate = lambda prompts, params: [change(reply) for reply in generate(prompts, params)]
     with pytest.raises(TokenMismatch, match=message):
-        collect(PLANS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING))
+        collect(SPECS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING))
 
 
 def test_a_call_that_fails_leaves_the_conversations_as_they_were(chat, copy_engine, toy_envs):
