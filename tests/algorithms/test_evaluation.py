@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from lookact.rollout.samplers.dummy import DummyActor
 
 from lookact.algorithms.evaluation import fill_store, final_reports, run_split
 from lookact.data.episode_store import EpisodeStore
 from lookact.rollout.episode_specs import make_specs
-from lookact.rollout.samplers.dummy import DummyActor
 from lookact.types import Observation
 
 SPECS = make_specs(0, "test", groups=5)
