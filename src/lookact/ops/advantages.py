@@ -40,7 +40,7 @@ def leave_one_out(returns: Tensor, groups: Tensor) -> Tensor:
 
 @torch.no_grad()
 def group_centre(returns: Tensor, groups: Tensor) -> Tensor:
-    """Each return (b,) minus its group's mean, its own included (Dr. GRPO, arXiv:2503.20783). A group of one gives 0."""
+    """Each return (b,) minus its group's mean, itself included (Dr. GRPO, arXiv:2503.20783). A group of one gives 0."""
     names, index, sizes = _members(groups)
     wide = returns.double()
     return (wide - (_group_sum(wide, index, len(names)) / sizes)[index]).to(returns.dtype)
