@@ -24,7 +24,7 @@ from lookact.data.replay import Replay
 from lookact.judges import prompts
 from lookact.judges.client import ClientSpec, JudgeClient, wait_until_ready
 from lookact.judges.goals import CLASSIC
-from lookact.judges.two_step import VLMJudge
+from lookact.judges.vlm_judge import VLMJudge
 from lookact.models.sac import SAC
 from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.tiny import TinySpec, make_tiny

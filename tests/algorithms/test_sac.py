@@ -139,7 +139,7 @@ def test_a_learner_that_has_looked_over_states_does_not_care_for_their_unit():
         next_states=batch.next_states * 100.0 + 7.0,
     )
     for learner, given in zip(learners, (batch, moved)):
-        learner.sac.standardise.look_over(given.states)
+        learner.sac.standardise.fit(given.states)
         for step in range(3):
             learner.update(given, torch.Generator().manual_seed(step))
     one, other = (learner.sac for learner in learners)

@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 import threading
 import time
@@ -5,10 +7,20 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 
 from lookact.errors import JudgeError
-from lookact.judges.client import ClientSpec, JudgeClient, retry_after, server_url, wait_until_ready
+from lookact.judges.client import (
+    ClientSpec,
+    JudgeClient,
+    encode_part,
+    encode_png,
+    retry_after,
+    server_url,
+    wait_until_ready,
+)
 
 GOOD = {"choices": [{"message": {"content": "the second"}}]}
 
@@ -190,3 +202,15 @@ def test_the_address_comes_from_the_environment(monkeypatch):
 def test_waiting_for_a_server_ends(free_port):
     with pytest.raises(JudgeError, match="lookact serve"):
         wait_until_ready(f"http://127.0.0.1:{free_port}", seconds=0.0)
+
+
+def test_an_image_survives_the_way_to_the_server_bit_for_bit(images):
+    decoded = Image.open(io.BytesIO(base64.b64decode(encode_png(images[0]))))
+    assert decoded.format == "PNG"
+    np.testing.assert_array_equal(np.array(decoded), images[0])
+
+
+def test_parts_have_the_form_of_openai(images):
+    assert encode_part("which?") == {"type": "text", "text": "which?"}
+    part = encode_part(images[0])
+    assert part == {"type": "image_url", "image_url": {"url": "data:image/png;base64," + encode_png(images[0])}}

@@ -73,7 +73,7 @@ def test_a_state_model_that_has_looked_over_states_does_not_care_for_their_unit(
     metres = torch.randn(50, 3, generator=seeded())
     models = [StateRewards(3, generator=seeded()) for _ in range(2)]
     for model, states in zip(models, (metres, 100.0 * metres + 7.0)):
-        model.look_over(states)
+        model.fit_normaliser(states)
     assert torch.allclose(models[0](metres), models[1](100.0 * metres + 7.0), atol=1e-5)
 
 

@@ -5,6 +5,8 @@ Loads no torch. A server that is busy, restarting or not there yet is waited for
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import os
 import threading
@@ -16,10 +18,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
+from PIL import Image as Pillow
 
 from lookact.errors import JudgeError
-from lookact.judges.encoding import Content, encode_part
 from lookact.seeding import numpy_rng
+from lookact.types import Image
 
 PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
 """Answers that another try may change."""
@@ -27,6 +30,8 @@ SHORTEST, LONGEST = 0.25, 10.0
 """Seconds before the first retry, and the most between two."""
 MOST_ASKED = 300.0
 """A server that asks for a longer pause is asked again after this one."""
+Content = Sequence[str | Image]
+"""Texts and images of one user message, in their order."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -189,3 +194,18 @@ def retry_after(answer: httpx.Response | None) -> float:
         return min(MOST_ASKED, max(0.0, parsedate_to_datetime(given).timestamp() - time.time()))
     except (ValueError, TypeError):
         return 0.0
+
+
+def encode_part(part: str | Image) -> dict[str, Any]:
+    """A text or an image as OpenAI's messages hold them."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encode_png(part)}"}}
+
+
+def encode_png(image: Image) -> str:
+    """An image (h, w, 3) as a PNG file in base64."""
+    file = io.BytesIO()
+    # lossless whatever the level; the lowest costs least time
+    Pillow.fromarray(image).save(file, "PNG", compress_level=1)
+    return base64.b64encode(file.getvalue()).decode()

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lookact.errors import ConfigError
-from lookact.models.ensemble import EnsembleMLP
-from lookact.models.standardise import Standardise
+from lookact.models.sac import EnsembleMLP, Standardise
 
 LAYERS = ((16, 5, 3), (32, 3, 2), (64, 3, 2), (128, 3, 2))
 """Channels, kernel and stride of each convolution (RL-VLM-F, arXiv:2402.03681)."""
@@ -42,9 +41,9 @@ class StateRewards(nn.Module):
     def device(self) -> torch.device:
         return self.standardise.unit.device
 
-    def look_over(self, states: Tensor) -> None:
+    def fit_normaliser(self, states: Tensor) -> None:
         """Learn the scale of each number of a state from these (n, s)."""
-        self.standardise.look_over(states)
+        self.standardise.fit(states)
 
     def forward(self, states: Tensor) -> Tensor:
         outputs: Tensor = self.network(self.standardise(states))
@@ -76,7 +75,7 @@ class ImageRewards(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def look_over(self, pictures: Tensor) -> None:
+    def fit_normaliser(self, pictures: Tensor) -> None:
         """Pictures need no scale: a pixel's bounds are known."""
 
     def forward(self, pictures: Tensor) -> Tensor:

@@ -1,16 +1,96 @@
-"""The networks of soft actor-critic: an actor, twin critics, and their targets."""
+"""Networks of soft actor-critic (arXiv:1812.05905): actor, twin critics and targets, each a batched MLP ensemble."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from lookact.models.ensemble import EnsembleMLP
-from lookact.models.squashed_actor import SquashedActor
-from lookact.models.standardise import Standardise
+from lookact.ops.gaussian import squashed_logprob
+
+CONSTANT, FINEST, FURTHEST = 1e-4, 0.02, 20.0
+"""Standard deviation below which a dimension is not scaled, the smallest scale of the others, the clip."""
+
+LOG_STD = (-5.0, 2.0)
+"""Bounds of the log standard deviation before squashing."""
+
+
+class EnsembleMLP(nn.Module):
+    """An ensemble of ReLU MLPs, a layer one `baddbmm`: (b, inputs), or (members, b, inputs), -> (members, b, outputs).
+
+    A layer is W x + b with a column for each row of the batch, weights (members, outputs, inputs) as those of
+    `nn.Linear`: in this order a product with few outputs, such as a value, stays cheap, also on the way back.
+    """
+
+    def __init__(self, members: int, sizes: Sequence[int], generator: torch.Generator) -> None:
+        """`sizes` are those of the input, every hidden layer, and the output; weights start as those of `nn.Linear`."""
+        super().__init__()
+        self.members, self.sizes = members, tuple(sizes)
+        layers = list(itertools.pairwise(sizes))
+        self.weights = nn.ParameterList(torch.empty(members, outputs, inputs) for inputs, outputs in layers)
+        self.biases = nn.ParameterList(torch.empty(members, outputs, 1) for _, outputs in layers)
+        with torch.no_grad():
+            for weight, bias in zip(self.weights, self.biases):
+                bound = 1.0 / math.sqrt(weight.shape[2])
+                weight.uniform_(-bound, bound, generator=generator)
+                bias.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = inputs.mT.expand(self.members, -1, -1)
+        last = len(self.weights) - 1
+        for depth, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+            hidden = torch.baddbmm(bias, weight, hidden)
+            if depth < last:
+                hidden = hidden.relu_()
+        return hidden.mT
+
+
+class Standardise(nn.Module):
+    """Observation normaliser: states (..., s) minus mean, over standard deviation, clipped; identity before `fit`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.centre, self.unit = nn.Buffer(torch.zeros(size)), nn.Buffer(torch.ones(size))
+        self.furthest = nn.Buffer(torch.tensor(torch.inf))
+
+    def fit(self, states: Tensor) -> None:
+        """Take mean and standard deviation of each dimension from these states (n, s)."""
+        states = states.to(self.unit.device)
+        spread = states.std(dim=0, correction=0)
+        self.centre.copy_(states.mean(dim=0))
+        # a dimension that has hardly moved must not be blown up when it first does
+        self.unit.copy_(torch.where(spread > CONSTANT, spread.clamp(min=FINEST), 1.0))
+        self.furthest.fill_(FURTHEST)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return ((states - self.centre) / self.unit).clamp(-self.furthest, self.furthest)
+
+
+class SquashedActor(nn.Module):
+    """Mean and log standard deviation (b, a) of states (b, s), and actions drawn from them."""
+
+    def __init__(self, state_size: int, action_size: int, hidden: Sequence[int], generator: torch.Generator) -> None:
+        super().__init__()
+        self.network = EnsembleMLP(1, (state_size, *hidden, 2 * action_size), generator)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.network(states).squeeze(0).chunk(2, dim=-1)
+        return mean, log_std.clamp(*LOG_STD)
+
+    def sample(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions (b, a) for standard normal noise (b, a), reparameterised, and their log-densities (b,)."""
+        mean, log_std = self(states)
+        raw = torch.addcmul(mean, log_std.exp(), noise)
+        return raw.tanh(), squashed_logprob(raw, noise, log_std)
+
+    @torch.no_grad()
+    def act(self, states: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Actions (b, a) to take: sampled with `noise`, else the mean's."""
+        mean, log_std = self(states)
+        return (mean if noise is None else torch.addcmul(mean, log_std.exp(), noise)).tanh()
 
 
 class TwinCritics(nn.Module):
@@ -26,7 +106,7 @@ class TwinCritics(nn.Module):
 
 
 class SAC(nn.Module):
-    """Everything that soft actor-critic learns. The target critics and alpha follow by `train.sac`.
+    """Actor, twin critics, target critics and log temperature.
 
     Actor and critics read states as `standardise` gives them; only `act` takes raw ones.
     """

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from lookact.envs.control.classic import WORLDS, Classic, balance, climb, wrapped
+from lookact.envs.control.classic import TASKS, Classic, LineDrawing, balance, climb, wrap_angle
 from lookact.errors import ConfigError, EnvError
 
 
-@pytest.mark.parametrize("task", WORLDS)
+@pytest.mark.parametrize("task", TASKS)
 def test_keeps_gymnasiums_rules(task):
     check_env(Classic(task), skip_render_check=True)
 
 
-@pytest.mark.parametrize("task", WORLDS)
+@pytest.mark.parametrize("task", TASKS)
 def test_every_episode_has_the_same_length_and_never_terminates(task):
     env = Classic(task, horizon=7)
     for seed in range(3):
@@ -78,7 +78,7 @@ def test_a_decision_of_two_steps_has_their_mean_reward():
     assert np.array_equal(state, one._state())
 
 
-@pytest.mark.parametrize("task", WORLDS)
+@pytest.mark.parametrize("task", TASKS)
 def test_pictures_show_the_physics(task):
     env = Classic(task, image_size=40)
     env.reset(seed=1)
@@ -98,10 +98,34 @@ def test_an_upright_pendulum_is_drawn_in_the_upper_half():
 
 
 def test_wrapped_angles():
-    assert wrapped(3 * math.pi / 2) == pytest.approx(-math.pi / 2)
-    assert wrapped(-0.1) == pytest.approx(-0.1)
+    assert wrap_angle(3 * math.pi / 2) == pytest.approx(-math.pi / 2)
+    assert wrap_angle(-0.1) == pytest.approx(-0.1)
 
 
 def test_an_unknown_task_is_refused():
     with pytest.raises(ConfigError, match="Pendulum-v1"):
         Classic("Acrobot-v1")
+
+
+RED = (200, 0, 0)
+
+
+def test_a_disc_covers_its_area():
+    drawing = LineDrawing(100)
+    drawing.line((0.0, 0.0), (0.0, 0.0), width=0.5, colour=(0, 0, 0))
+    covered = 1.0 - drawing.pixels[..., 0] / 255
+    # radius 0.5 of a side of 2
+    assert abs(covered.mean() - np.pi * 0.25 / 4) < 0.002
+
+
+def test_up_is_up_and_right_is_right():
+    drawing = LineDrawing(50)
+    drawing.line((0.8, 0.8), (0.8, 0.8), width=0.1, colour=RED)
+    assert tuple(drawing.pixels[5, 44]) == RED
+    assert (drawing.pixels[25:, :25] == 255).all()
+
+
+def test_a_line_is_as_wide_as_told():
+    drawing = LineDrawing(64)
+    drawing.line((-2.0, 0.0), (2.0, 0.0), width=0.25, colour=(0, 0, 0))
+    assert (255 - drawing.pixels[:, 30, 0].astype(int)).sum() / 255 * 2 / 64 == np.float64(0.5)

@@ -4,7 +4,7 @@ import pytest
 from gymnasium import spaces
 
 from lookact.envs.control.classic import Classic
-from lookact.envs.control.fixed_horizon import FixedHorizon, make_world
+from lookact.envs.control.fixed_horizon import FixedHorizon, make_control_env
 from lookact.envs.control.metaworld import MetaWorld
 from lookact.errors import ConfigError, EnvError
 
@@ -38,20 +38,20 @@ def walk(env, steps, action=0.0):
 
 
 @pytest.mark.parametrize("by_truncation", [False, True])
-def test_a_world_that_ends_itself_is_refused_with_the_reason(by_truncation):
+def test_an_env_that_ends_itself_is_refused_with_the_reason(by_truncation):
     env = FixedHorizon(Countdown(3, by_truncation=by_truncation), horizon=5)
     with pytest.raises(EnvError, match="after 3 of 5 decisions: a learned reward needs a fixed horizon"):
         walk(env, 5)
 
 
-def test_a_world_that_goes_on_is_cut_at_the_horizon():
+def test_an_env_that_goes_on_is_cut_at_the_horizon():
     results = walk(FixedHorizon(Countdown(99), horizon=5, action_repeat=2), 5)
     assert [result[2:4] for result in results] == [(False, False)] * 4 + [(False, True)]
-    # a world may be truncated at the very horizon
+    # an environment may be truncated at the very horizon
     assert walk(FixedHorizon(Countdown(5, by_truncation=True), horizon=5), 5)[-1][3]
 
 
-def test_actions_are_scaled_to_the_worlds_own():
+def test_actions_are_scaled_to_the_envs_own():
     inner = Countdown(99)
     env = FixedHorizon(inner, horizon=9)
     for action in (-1.0, 0.0, 1.0, 7.0):
@@ -63,15 +63,15 @@ def test_pictures_come_in_the_size_asked_for():
     assert FixedHorizon(Countdown(9), horizon=5, image_size=16).render().shape == (16, 16, 3)
 
 
-def test_worlds_by_name():
-    assert isinstance(make_world("Pendulum-v1"), Classic)
-    drawer = make_world("drawer-close-v2", action_repeat=5, crop=(0.0, 0.0, 0.5, 0.5))
+def test_envs_by_name():
+    assert isinstance(make_control_env("Pendulum-v1"), Classic)
+    drawer = make_control_env("drawer-close-v2", action_repeat=5, crop=(0.0, 0.0, 0.5, 0.5))
     assert isinstance(drawer, MetaWorld)
     assert (drawer.task, drawer.horizon) == ("drawer-close-v3", 100)
 
 
 def test_the_table_goes_on_after_success_and_rewards_progress():
-    env = make_world("tabletop/reach", horizon=4, image_size=32)
+    env = make_control_env("tabletop/reach", horizon=4, image_size=32)
     results = walk(env, 4)
     assert results[-1][3]
     assert results[-1][1] == env.inner.progress
@@ -82,8 +82,12 @@ def test_the_table_goes_on_after_success_and_rewards_progress():
 
 @pytest.mark.parametrize(
     ("task", "said"),
-    [("tabletop/juggle", "tabletop/reach"), ("Nowhere-v0", "no world"), ("CliffWalking-v1", "bounded continuous")],
+    [
+        ("tabletop/juggle", "tabletop/reach"),
+        ("Nowhere-v0", "no environment"),
+        ("CliffWalking-v1", "bounded continuous"),
+    ],
 )
 def test_what_does_not_fit_is_refused(task, said):
     with pytest.raises(ConfigError, match=said):
-        make_world(task)
+        make_control_env(task)

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from lookact.envs.control.fixed_horizon import make_world
+from lookact.envs.control.fixed_horizon import make_control_env
 from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
 from lookact.seeding import numpy_rng
 
 
 def play(task, pupil, seed, **options):
     """The rewards of one episode, and whether it ended well."""
-    env = make_world(task, **options)
+    env = make_control_env(task, **options)
     state, info = env.reset(seed=seed)
     rewards = []
     for _ in range(env.horizon):
@@ -17,8 +17,8 @@ def play(task, pupil, seed, **options):
     return rewards, info["success"]
 
 
-def pupil_of(task, stumbling, size, seed=0):
-    return NoisyExpert(controller_of(task), stumbling=stumbling, action_size=size, rng=numpy_rng(seed, "pupil"))
+def pupil_of(task, random_prob, size, seed=0):
+    return NoisyExpert(controller_of(task), random_prob=random_prob, action_size=size, rng=numpy_rng(seed, "pupil"))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -29,7 +29,7 @@ def test_the_pendulum_is_swung_up_and_held(seed):
     assert np.mean(rewards[-20:]) > -0.1
 
 
-def test_a_metaworld_task_is_solved_and_spoilt_by_stumbling():
+def test_a_metaworld_task_is_solved_and_spoilt_by_random_actions():
     task, options = "button-press-topdown-v3", {"horizon": 60, "action_repeat": 2}
     skilled, _ = play(task, pupil_of(task, 0.0, 4), 0, **options)
     clumsy, _ = play(task, pupil_of(task, 1.0, 4), 0, **options)
@@ -39,7 +39,7 @@ def test_a_metaworld_task_is_solved_and_spoilt_by_stumbling():
 def test_nobody_knows_how_to_solve_another_task():
     assert controller_of("MountainCarContinuous-v0") is None
     pupil = pupil_of("MountainCarContinuous-v0", 0.0, 1)
-    assert pupil.stumbling == 1.0
+    assert pupil.random_prob == 1.0
     actions = [float(pupil.act(np.zeros(2))[0]) for _ in range(50)]
     # one random action lasts for a while
     assert 2 < len(set(actions)) < 30

@@ -4,7 +4,7 @@ import threading
 import httpx
 import pytest
 
-from lookact.judges.encoding import encode_png
+from lookact.judges.client import encode_png
 from lookact.judges.server.records import Reply
 
 JSON_HEADER = b"Content-Type: application/json\r\n"

@@ -18,9 +18,8 @@ import numpy as np
 import psutil
 import pytest
 
-from lookact.judges.client import ClientSpec, JudgeClient, wait_until_ready
-from lookact.judges.encoding import encode_png
-from lookact.judges.two_step import VLMJudge
+from lookact.judges.client import ClientSpec, JudgeClient, encode_png, wait_until_ready
+from lookact.judges.vlm_judge import VLMJudge
 from lookact.models.vlm.tiny import make_tiny
 
 SECONDS = 120

@@ -1,6 +1,6 @@
 import pytest
 
-from lookact.judges.encoding import encode_png
+from lookact.judges.client import encode_png
 from lookact.judges.server.limits import Limits, Refused
 from lookact.judges.server.prompts import decode_messages, decoded_bytes, make_prompt, open_messages, token_limit
 from lookact.judges.server.schema import (

@@ -1,1 +1,1 @@
-"""Control tasks from states and pictures: classic control, MetaWorld."""
+"""Control tasks from states and images: classic control, MetaWorld."""

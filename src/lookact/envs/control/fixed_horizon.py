@@ -1,4 +1,4 @@
-"""Worlds for rewards that are learned: a state vector, actions in [-1, 1], pictures, and episodes of equal length.
+"""Fixed-horizon control environments for learned rewards: a state vector, actions in [-1, 1], images, equal episodes.
 
 A reward learned from preferences is known up to a constant only. Were an episode to end early, that constant would
 reward or punish its end, unseen: so none may.
@@ -15,7 +15,7 @@ import PIL.Image
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lookact.envs.control.classic import WORLDS, Classic
+from lookact.envs.control.classic import TASKS, Classic
 from lookact.envs.control.task_names import is_metaworld, is_tabletop
 from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
@@ -23,7 +23,7 @@ from lookact.types import Image
 State = NDArray[np.float32]
 TABLETOP = {"reach": "reach", "push": "push", "pick-and-place": "pick_place"}
 HORIZON = 50
-"""Of worlds that have none of their own."""
+"""For environments without one."""
 
 
 class FixedHorizon(gymnasium.Env[State, State]):
@@ -46,7 +46,7 @@ class FixedHorizon(gymnasium.Env[State, State]):
     ) -> None:
         if not isinstance(inner.action_space, spaces.Box) or not np.isfinite(inner.action_space.low).all():
             raise ConfigError(
-                f"{inner} has actions of {inner.action_space}: choose a world with bounded continuous ones"
+                f"{inner} has actions of {inner.action_space}: choose an environment with bounded continuous ones"
             )
         self.inner, self.horizon, self.action_repeat, self.image_size = inner, horizon, action_repeat, image_size
         self._state_of, self._reward_of = state_of, reward_of
@@ -54,7 +54,7 @@ class FixedHorizon(gymnasium.Env[State, State]):
         shown, _ = inner.reset(seed=0)
         size = np.asarray(state_of(shown)).shape
         if len(size) != 1:
-            raise ConfigError(f"{inner} shows states of shape {size}: choose a world with a vector of numbers")
+            raise ConfigError(f"{inner} shows states of shape {size}: choose an environment with a vector of numbers")
         self.observation_space = spaces.Box(-np.inf, np.inf, size, np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, inner.action_space.shape, np.float32)
         self.steps, self._over = 0, True
@@ -76,7 +76,7 @@ class FixedHorizon(gymnasium.Env[State, State]):
             if terminated or (truncated and self.steps + 1 < self.horizon):
                 raise EnvError(
                     f"{self.inner} ended itself after {self.steps + 1} of {self.horizon} decisions: a learned reward "
-                    "needs a fixed horizon, since the end would be a reward of its own; choose a world that goes on"
+                    "needs a fixed horizon, since the end would be a reward of its own; choose one that goes on"
                 )
         self.steps += 1
         self._over = self.steps >= self.horizon
@@ -84,10 +84,10 @@ class FixedHorizon(gymnasium.Env[State, State]):
 
     def render(self) -> Image:
         """(image_size, image_size, 3)"""
-        picture: Any = self.inner.render()
-        if picture is None or picture.shape[:2] != (self.image_size, self.image_size):
-            picture = PIL.Image.fromarray(picture).resize((self.image_size, self.image_size))
-        return np.asarray(picture, dtype=np.uint8)
+        image: Any = self.inner.render()
+        if image is None or image.shape[:2] != (self.image_size, self.image_size):
+            image = PIL.Image.fromarray(image).resize((self.image_size, self.image_size))
+        return np.asarray(image, dtype=np.uint8)
 
     def close(self) -> None:
         self.inner.close()
@@ -101,15 +101,15 @@ class FixedHorizon(gymnasium.Env[State, State]):
         return scaled
 
 
-def make_world(
+def make_control_env(
     task: str, *, horizon: int = 0, action_repeat: int = 1, image_size: int = 64, **options: Any
 ) -> gymnasium.Env[State, State]:
-    """The world of a task's name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
+    """The environment of a task by name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
 
-    A horizon of 0 is the world's own. `options` are MetaWorld's `camera` and `crop`.
+    A horizon of 0 is its own. `options` are MetaWorld's `camera` and `crop`.
     """
     lengths: dict[str, Any] = {"action_repeat": action_repeat, "image_size": image_size}
-    if task in WORLDS:
+    if task in TASKS:
         return Classic(task, horizon=horizon or None, **lengths)
     # simulators are extras: only the one that is asked for must be there
     if is_tabletop(task):
@@ -121,7 +121,7 @@ def make_world(
     try:
         inner = gymnasium.make(task, render_mode="rgb_array")
     except gymnasium.error.Error as error:
-        raise ConfigError(f"no world {task!r}: give a MetaWorld task, a classic one or a Gymnasium id") from error
+        raise ConfigError(f"no environment {task!r}: give a MetaWorld task, a classic one or a Gymnasium id") from error
     return FixedHorizon(inner, horizon=horizon or HORIZON, **lengths)
 
 

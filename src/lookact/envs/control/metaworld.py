@@ -1,20 +1,21 @@
-"""MetaWorld's tasks (arXiv:1910.10897) by name, at a fixed horizon and with pictures that are fast and upright.
+"""MetaWorld's tasks (arXiv:1910.10897) by name, at a fixed horizon and with images that are fast and upright.
 
 An episode never terminates: `truncated` after `horizon` decisions, `info["success"]` tells whether the task is done.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import logging
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from lookact.envs.control.drawing_model import drawing_model
 from lookact.envs.control.task_names import METAWORLD
 from lookact.envs.tabletop.rendering import Renderer
 from lookact.errors import ConfigError, EnvError
@@ -25,8 +26,11 @@ logger = logging.getLogger(__name__)
 LONGEST = 500
 """Simulator steps that MetaWorld allows in an episode."""
 CLOSE_VIEW = ("corner2", (0.75, 0.075, 0.7))
-"""A camera that is moved up to the table, as preference learning from pictures commonly does."""
+"""A camera that is moved up to the table, as preference learning from images commonly does."""
 STATE_SIZE, ACTION_SIZE = 39, 4
+CELLS = 16
+"""Along a mesh's longest side; vertices of one cell become one."""
+FLOOR = (3.0, 3.0, 0.001)
 State = NDArray[np.float32]
 
 
@@ -34,7 +38,7 @@ class MetaWorld(gymnasium.Env[State, State]):
     """Observations are MetaWorld's 39 numbers, the goal among them; actions move the gripper and its fingers.
 
     `horizon` counts decisions, each of them `action_repeat` simulator steps whose mean reward it gets. `crop` is the
-    part of the picture that is kept, as top, left, bottom and right shares of its side.
+    part of the image that is kept, as top, left, bottom and right shares of its side.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -87,13 +91,13 @@ class MetaWorld(gymnasium.Env[State, State]):
     def render(self) -> Image:
         """(image_size, image_size, 3) of the camera, or what `crop` leaves of it."""
         if self._renderer is None:
-            self._renderer = Renderer(drawing_model(self.inner.model), self.image_size)
-        picture = self._renderer.draw(self.inner.data, (self.camera,))[self.camera]
-        # most of MetaWorld's cameras hang upside down: the picture's up, the camera's y axis, points to the floor
+            self._renderer = Renderer(render_model(self.inner.model), self.image_size)
+        image = self._renderer.draw(self.inner.data, (self.camera,))[self.camera]
+        # most of MetaWorld's cameras hang upside down: the image's up, the camera's y axis, points to the floor
         if self.inner.data.camera(self.camera).xmat[7] < 0:
-            picture = picture[::-1, ::-1]
+            image = image[::-1, ::-1]
         top, left, bottom, right = (round(share * self.image_size) for share in self.crop)
-        return np.ascontiguousarray(picture[top:bottom, left:right])
+        return np.ascontiguousarray(image[top:bottom, left:right])
 
     def close(self) -> None:
         if self._renderer is not None:
@@ -126,3 +130,43 @@ def make_task(name: str) -> Any:
     # its bounds were worked out with the goal hidden, and would clip it to zero
     env.__dict__.pop("sawyer_observation_space", None)
     return env
+
+
+def render_model(model: Any) -> Any:
+    """A copy for the renderer, many times faster to draw; the physics stay with the original.
+
+    No shadows, no multisampling, a flat box for each plane (planes are tessellated anew for each image), meshes with
+    few triangles.
+    """
+    fast = copy.deepcopy(model)
+    fast.light_castshadow[:] = 0
+    fast.vis.quality.offsamples = 0
+    planes = fast.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    fast.geom_type[planes] = mujoco.mjtGeom.mjGEOM_BOX
+    fast.geom_size[planes] = FLOOR
+    for mesh in range(fast.nmesh):
+        decimate_mesh(fast, mesh)
+    return fast
+
+
+def decimate_mesh(model: Any, mesh: int) -> None:
+    """Merge the vertices of each cell of a grid, and drop the triangles that vanish or repeat another."""
+    first_vertex, vertices = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
+    first, count = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
+    places = model.mesh_vert[first_vertex : first_vertex + vertices]
+    low, high = places.min(axis=0), places.max(axis=0)
+    cells = ((places - low) * (CELLS / max(float((high - low).max()), 1e-9))).astype(np.int64)
+    _, kept, cell_of = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+    faces = kept[cell_of.reshape(-1)[model.mesh_face[first : first + count]]]
+    corners = np.sort(faces, axis=1)
+    whole = np.flatnonzero((corners[:, 0] < corners[:, 1]) & (corners[:, 1] < corners[:, 2]))
+    _, once = np.unique(corners[whole], axis=0, return_index=True)
+    chosen = whole[np.sort(once)]
+    # a mesh without any triangle is no mesh
+    if not len(chosen):
+        return
+    for name in ("mesh_facenormal", "mesh_facetexcoord"):
+        rows = getattr(model, name)
+        rows[first : first + len(chosen)] = rows[first + chosen]
+    model.mesh_face[first : first + len(chosen)] = faces[chosen]
+    model.mesh_facenum[mesh] = len(chosen)

@@ -1,4 +1,4 @@
-"""Controllers that solve control tasks from the state, and pupils of theirs that stumble: pictures of every quality."""
+"""Scripted experts that solve control tasks from the state, and noisy versions of them: images of every quality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRAVITY, TORQUE = 15.0, 3.0
 """Of Gymnasium's pendulum: its angle accelerates by GRAVITY * sin(angle) + TORQUE * torque."""
 MOST_TORQUE = 2.0
 STICKINESS = 0.8
-"""Chance that a stumbling pupil goes on stumbling as it did: lone random actions cancel out."""
+"""Probability of keeping the current choice, expert or random, for another step: single random actions cancel out."""
 
 
 def controller_of(task: str) -> Controller | None:
@@ -59,13 +59,13 @@ def metaworld_policy(name: str) -> Controller | None:
 
 
 class NoisyExpert:
-    """Follows a controller but stumbles: for a while, again and again, it does something random instead."""
+    """An expert with sticky random actions: now and then a random action is held for a while instead."""
 
     def __init__(
-        self, controller: Controller | None, *, stumbling: float, action_size: int, rng: np.random.Generator
+        self, controller: Controller | None, *, random_prob: float, action_size: int, rng: np.random.Generator
     ) -> None:
         self.controller, self.rng = controller, rng
-        self.stumbling = 1.0 if controller is None else stumbling
+        self.random_prob = 1.0 if controller is None else random_prob
         """Share of steps that are random."""
         self.action_size = action_size
         self._change()
@@ -74,8 +74,8 @@ class NoisyExpert:
         """The next action (a,)."""
         if self.rng.random() > STICKINESS:
             self._change()
-        return self.random if self.stumbles or self.controller is None else self.controller(state)
+        return self.random if self._random or self.controller is None else self.controller(state)
 
     def _change(self) -> None:
-        self.stumbles = bool(self.rng.random() < self.stumbling)
+        self._random = bool(self.rng.random() < self.random_prob)
         self.random = self.rng.uniform(-1.0, 1.0, self.action_size).astype(np.float32)

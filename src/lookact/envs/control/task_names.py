@@ -18,7 +18,7 @@ def is_metaworld(task: str) -> bool:
 
 
 def packages_of(task: str) -> tuple[str, ...]:
-    """The packages, beyond the base install, that a task's world is made of."""
+    """The packages, beyond the base install, that a task needs."""
     if is_metaworld(task):
         return ("mujoco", "metaworld")
     return ("mujoco",) if is_tabletop(task) else ()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lookact.models.ensemble import EnsembleMLP
+from lookact.models.sac import EnsembleMLP
 
 NEIGHBOURS = 9
 SHARPEST = 4.0

@@ -106,10 +106,10 @@ def held_actions(held: float, size: int, rng: np.random.Generator) -> Iterator[N
             yield action
 
 
-def look_over(agent: Agent) -> None:
+def fit_normaliser(agent: Agent) -> None:
     """Take the scale of states from all that was lived through so far."""
     seen = agent.replay.slots(np.arange(len(agent.replay))).next_states
-    agent.sac.standardise.look_over(torch.from_numpy(seen))
+    agent.sac.standardise.fit(torch.from_numpy(seen))
 
 
 def learn(cfg: Config, agent: Agent, generator: torch.Generator) -> Metrics:

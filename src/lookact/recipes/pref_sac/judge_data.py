@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lookact.data.segments import Segment
 from lookact.judges import prompts
-from lookact.judges.encoding import Content
-from lookact.judges.two_step import both
+from lookact.judges.client import Content
+from lookact.judges.vlm_judge import both
 from lookact.models.vlm.policy import ChatVLM
 from lookact.rollout.samplers.chat_engine import written
 from lookact.seeding import numpy_rng

@@ -169,7 +169,7 @@ def hold_session(cfg: Config, feedback: FeedbackLoop, agent: Agent, episode: int
 def begin(cfg: Config, feedback: FeedbackLoop, replay: Replay) -> None:
     """Before the first question: the scale of what the reward reads, and the labels of an earlier run."""
     everything = features_of(replay, np.arange(len(replay)), cfg.model.inputs)
-    feedback.model.look_over(torch.from_numpy(everything))
+    feedback.model.fit_normaliser(torch.from_numpy(everything))
     path = label_path(cfg.feedback.cached_label_path)
     if path is not None:
         load_labels(feedback.store, path)

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lookact.errors import EngineError, JudgeError
-from lookact.judges.cache import ReplyCache
 from lookact.judges.client import ClientSpec, JudgeClient, server_url
-from lookact.judges.two_step import Pair, VLMJudge
+from lookact.judges.vlm_judge import Pair, ReplyCache, VLMJudge
 from lookact.recipes.pref_sac.config import Asking
 from lookact.recipes.pref_sac.judge import judge_name
 from lookact.rollout.samplers.server_process import ServerProcess

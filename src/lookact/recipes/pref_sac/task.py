@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.control.fixed_horizon import make_world
+from lookact.envs.control.fixed_horizon import make_control_env
 from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
 from lookact.envs.control.task_names import is_metaworld
 from lookact.errors import ConfigError
@@ -20,7 +20,7 @@ from lookact.seeding import derive, numpy_rng
 from lookact.training.progress import progress
 
 Env = gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]
-STUMBLING = (0.0, 0.3, 0.6, 1.0)
+RANDOM_PROBS = (0.0, 0.3, 0.6, 1.0)
 """How often pupils stumble, in turn: pictures of every quality."""
 
 
@@ -28,7 +28,7 @@ def make_env(world: World) -> Env:
     """The task's environment: a state, actions in [-1, 1], a fixed horizon and pictures."""
     lengths = {"horizon": world.horizon, "action_repeat": world.action_repeat, "image_size": world.image_size}
     seen: dict[str, Any] = {"camera": world.camera, "crop": world.crop} if is_metaworld(world.task) else {}
-    return make_world(world.task, **lengths, **seen)
+    return make_control_env(world.task, **lengths, **seen)
 
 
 def horizon_of(env: Env) -> int:
@@ -77,9 +77,9 @@ def _pictures(world: World, seed: int) -> Iterator[tuple[NDArray[np.uint8], floa
     controller = controller_of(metaworld_name(world.task) if is_metaworld(world.task) else world.task)
     episode = 0
     while True:
-        stumbling = STUMBLING[episode % len(STUMBLING)]
+        random_prob = RANDOM_PROBS[episode % len(RANDOM_PROBS)]
         pupil = NoisyExpert(
-            controller, stumbling=stumbling, action_size=size, rng=numpy_rng(seed, "gallery", "pupil", episode)
+            controller, random_prob=random_prob, action_size=size, rng=numpy_rng(seed, "gallery", "pupil", episode)
         )
         state, _ = env.reset(seed=derive(seed, "gallery", episode) % 2**31)
         for _ in range(horizon_of(env)):

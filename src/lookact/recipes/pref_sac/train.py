@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from lookact.errors import ConfigError
-from lookact.recipes.pref_sac.agent import Agent, RewardOf, learn, look_over, open_agent, play, wander
+from lookact.recipes.pref_sac.agent import Agent, RewardOf, fit_normaliser, learn, open_agent, play, wander
 from lookact.recipes.pref_sac.artifacts import begin_artifacts, save_artifacts
 from lookact.recipes.pref_sac.config import Config, needs_frames
 from lookact.recipes.pref_sac.evaluate import collect, evaluate, greedy_policy, random_policy, run_episodes
@@ -61,7 +61,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             improve = None if episode <= cfg.learn.random else wander if wandering else learn
             metrics = play(cfg, env, agent, episode, reward_of=reward_of, improve=improve)
             if episode == cfg.learn.random:
-                look_over(agent)
+                fit_normaliser(agent)
             acted = time.perf_counter()
 
             # ask which is better, and learn to tell

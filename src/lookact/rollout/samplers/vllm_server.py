@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 
 from lookact.errors import EngineError
-from lookact.judges.encoding import encode_png
+from lookact.judges.client import encode_png
 from lookact.models.vlm.merging import write_tensors
 from lookact.rollout.samplers.server_process import ServerProcess
 from lookact.rollout.samplers.settings import VllmSpec
