@@ -46,9 +46,6 @@ class Decision:
     """(p,) fed since the previous decision."""
     fresh: bool = False
     """The context was rebuilt: a new training segment starts here."""
-    value: float | None = None
-    carry: Any = None
-    """Memory before this decision."""
     mask_method: str = ""
     """How the action was found in the reply: brace_depth, regex, last_n or failed."""
 
@@ -103,7 +100,6 @@ class Episode:
     turns: tuple[Turn, ...]
     last: Observation | None = None
     """The observation after the last turn: a truncated episode bootstraps from it."""
-    last_carry: Any = None
     policy_version: int = 0
     error: str | None = None
     """Why it ended early, if the environment or engine failed: a bad rollout is data."""

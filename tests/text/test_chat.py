@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookact.errors import TokenMismatch
-from lookact.text.chat import CHAT_TEMPLATE, SPECIAL_TOKENS, VISION_TOKENS, expand_images, following, opening
+from lookact.text.chat import CHAT_TEMPLATE, expand_images, following, opening
 
 
 def part(text, images):
@@ -89,8 +89,3 @@ def test_expand_images_refuses_other_numbers_of_images(counts):
 def test_placeholders_become_single_tokens(byte_tokenizer):
     ids = byte_tokenizer.encode(opening("", "x", 2), add_special_tokens=False)
     assert ids.count(byte_tokenizer.convert_tokens_to_ids("<|image_pad|>")) == 2
-
-
-def test_vision_tokens_are_special():
-    assert set(VISION_TOKENS) < set(SPECIAL_TOKENS)
-    assert len(VISION_TOKENS) == 5

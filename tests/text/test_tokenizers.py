@@ -4,16 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import normalizers
 
 from lookact.errors import TokenMismatch
 from lookact.text.tokenizers import (
     assert_same_tokenizer,
     compare,
-    create_action_mask,
     fingerprint,
-    vision_token_ids,
 )
 
 
@@ -87,23 +84,3 @@ def test_processors_differ_by_pixel_budget(bpe_tokenizer):
     assert len(budget) == 1
     assert "2048" in budget[0]
     assert compare(first, bpe_tokenizer) == []
-
-
-def test_vision_tokens_by_id(byte_tokenizer, bpe_tokenizer):
-    assert vision_token_ids(bpe_tokenizer) == (9, 10, 11, 12, 13)
-    names = byte_tokenizer.convert_ids_to_tokens(list(vision_token_ids(byte_tokenizer)))
-    assert names == ["<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"]
-
-
-def test_tokenizer_without_vision_has_no_vision_ids():
-    core = Tokenizer(models.BPE(vocab={"a": 0, "<unk>": 1}, merges=[], unk_token="<unk>"))
-    assert vision_token_ids(PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>")) == ()
-
-
-def test_neither_prompt_nor_vision_tokens_count(bpe_tokenizer):
-    pad = bpe_tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    ids = [20, pad, 21, 22, pad, 23]
-    assert create_action_mask(ids, 3, bpe_tokenizer).tolist() == [False, False, False, True, False, True]
-    kept = create_action_mask(ids, 3, bpe_tokenizer, exclude_vision_tokens=False)
-    assert kept.tolist() == [False, False, False, True, True, True]
-    assert not create_action_mask(ids, 6, bpe_tokenizer).any()

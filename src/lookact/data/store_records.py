@@ -13,8 +13,7 @@ from torch import Tensor
 
 from lookact.data.quality import judge_quality
 from lookact.errors import ParseError
-from lookact.text.action_mask import CONFIDENCE
-from lookact.text.actions import parse_json_object, reasoning_of
+from lookact.text.actions import CONFIDENCE, parse_json_object, reasoning_of
 from lookact.types import Decision, Episode, FloorMap, Image, Observation, Turn
 
 
@@ -95,7 +94,6 @@ def _turn_row(index: int, turn: Turn) -> dict[str, Any]:
         "masking_method": decision.mask_method,
         "masking_confidence": CONFIDENCE.get(decision.mask_method, 0.0),
         "fresh": decision.fresh,
-        "value": decision.value,
         "reward": turn.reward,
         "terminated": turn.terminated,
         "truncated": turn.truncated,
@@ -146,7 +144,6 @@ def _turn(meta: Mapping[str, Any], saved: Mapping[str, Any]) -> Turn:
         logprobs=saved["logprobs"].numpy(),
         mask=saved["action_token_mask"].numpy(),
         fresh=meta["fresh"],
-        value=meta["value"],
         mask_method=meta["masking_method"],
         **ids,
     )

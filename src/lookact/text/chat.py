@@ -16,9 +16,6 @@ SPECIAL_TOKENS = (
 )  # fmt: skip
 """Qwen's control tokens, in the order of their ids."""
 
-VISION_TOKENS = tuple(token for token in SPECIAL_TOKENS if token.endswith("_pad|>") or "vision" in token)
-"""Placeholders and brackets of images: a policy must never sample them."""
-
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 REPLY = "<|im_start|>assistant\n"
 

@@ -1,18 +1,14 @@
-"""Proof that two sides of a run mean the same by a token id: vocabulary, merges, special tokens, template, pixels."""
+"""Tokenizer comparison of an engine and a learner: vocabulary, merges, special tokens, chat template, pixels."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lookact.errors import TokenMismatch
-from lookact.text.chat import VISION_TOKENS
 
 _IMAGE_SETTINGS = ("size", "min_pixels", "max_pixels", "patch_size", "merge_size", "temporal_patch_size",
                    "image_mean", "image_std")  # fmt: skip
@@ -75,24 +71,6 @@ def assert_same_tokenizer(a: Any, b: Any, *, strict: bool = True) -> list[str]:
             f"engine and learner tokenise differently: {'; '.join(report)}: load both from one checkpoint"
         )
     return report
-
-
-def vision_token_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The ids of image and video placeholders and brackets, which a policy must never sample."""
-    ids = ((token, tokenizer.convert_tokens_to_ids(token)) for token in VISION_TOKENS)
-    # an unknown name comes back as None, or as the id of another token
-    return tuple(id for token, id in ids if id is not None and tokenizer.convert_ids_to_tokens(id) == token)
-
-
-def create_action_mask(
-    input_ids: Sequence[int] | NDArray[np.int64], prompt_length: int, tokenizer: Any, exclude_vision_tokens: bool = True
-) -> NDArray[np.bool_]:
-    """(n,) True on the sampled tokens of prompt and reply (n,): neither the prompt nor any vision token counts."""
-    ids = np.asarray(input_ids, dtype=np.int64)
-    mask = np.arange(len(ids)) >= prompt_length
-    if exclude_vision_tokens:
-        mask &= ~np.isin(ids, vision_token_ids(tokenizer))
-    return mask
 
 
 def _parts(side: Any) -> tuple[Any, Any]:

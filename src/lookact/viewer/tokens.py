@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lookact.errors import ConfigError
-from lookact.text.objects import last_object
-from lookact.text.token_bytes import token_bytes
+from lookact.text.actions import last_object, token_bytes
 
 FILE = "tokenizer.json"
 KEPT_IN = (".", "tokenizer", "model", "best", "warm_start")

@@ -21,7 +21,7 @@ from lookact.errors import EngineError
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
 from lookact.rollout.samplers.settings import Sampling
 from lookact.seeding import numpy_rng
-from lookact.text.action_mask import mask_action_tokens
+from lookact.text.actions import mask_action_tokens
 from lookact.text.chat import expand_images, following, opening
 from lookact.types import Decision, Observation
 
