@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 import types
 
@@ -48,3 +49,17 @@ def test_the_versions_are_those_before_the_bench_began(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["toy_bench"], "main", measure)
     assert main(["bench", "toy", "--out", str(tmp_path), "--json"]) == 0
     assert seen == [True]
+
+
+def test_the_checkouts_benches_are_found_from_anywhere(tmp_path):
+    code = "from lookact.cli import bench; bench.find_benchmarks(); import benchmarks.report"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_without_a_checkout_one_line_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    assert main(["bench", "toy"]) == 2
+    assert capsys.readouterr().err == (
+        "lookact: lookact bench needs a checkout of LookAct: its benchmarks/ folder is not in the package\n"
+    )

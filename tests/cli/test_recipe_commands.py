@@ -167,3 +167,9 @@ def test_bench_runs_what_is_there(monkeypatch, capsys):
 def test_the_real_table_names_recipes_as_users_write_them(recipe):
     folder = {"nav-rloo": "rloo", "vqa-ppo": "ppo"}.get(recipe, recipe.replace("-", "_"))
     assert REAL_RECIPES[recipe] == f"lookact.recipes.{folder}.train"
+
+
+@pytest.mark.parametrize(("folder", "recipe"), [("rloo", "nav-rloo"), ("ppo", "vqa-ppo")])
+def test_a_recipe_answers_to_its_folders_name(folder, recipe, monkeypatch, capsys):
+    monkeypatch.setattr("lookact.cli.recipes.RECIPES", REAL_RECIPES)
+    assert output(capsys, "config", folder) == output(capsys, "config", recipe)

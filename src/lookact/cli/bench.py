@@ -15,29 +15,26 @@ from lookact.cli.parser import Arguments, Parser
 from lookact.config.values import closest, shown
 from lookact.errors import ConfigError
 
-BENCHES = {
-    "worlds": "benchmarks.worlds",
-    "nav": "benchmarks.nav",
-    "control": "benchmarks.control",
-    "scale": "benchmarks.scale",
-}
-"""Name to a module whose `main()` gives what `bench.report.plain` makes."""
+BENCHES = {name: f"benchmarks.{name}" for name in ("worlds", "nav", "control", "scale")}
+"""Name to a module whose `main()` gives what `benchmarks.report.plain` makes."""
+CHECKOUT = Path(__file__).parents[3]
 EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help=", ".join([*built(), "all"]))
+    parser.add_argument("name", metavar="NAME", help=", ".join([*BENCHES, "all"]))
     parser.add_argument("--out", metavar="DIR", type=Path, help="also write NAME.json and a README.md into this folder")
     parser.add_argument("--json", action="store_true", help="print the measurements as one JSON object")
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     name = arguments.name
-    if name != "all" and name not in built():
-        near = closest(name, [*built(), "all"])
-        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join([*built(), 'all'])}"
+    if name != "all" and name not in BENCHES:
+        near = closest(name, [*BENCHES, "all"])
+        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join([*BENCHES, 'all'])}"
         raise ConfigError(f"unknown bench {shown(name)[1:-1]}: {remedy}")
-    chosen = built() if name == "all" else [name]
+    find_benchmarks()
+    chosen = list(BENCHES) if name == "all" else [name]
     if arguments.out:
         note_versions(arguments.out)
     result: dict[str, Any] = {each: importlib.import_module(BENCHES[each]).main() for each in chosen}
@@ -91,13 +88,9 @@ def write_folder(result: Mapping[str, Mapping[str, Any]], folder: Path, *, comma
     (folder / "README.md").write_text(page(result, command=command, commit=commit), encoding="utf-8")
 
 
-def built() -> list[str]:
-    """The benches whose module is there."""
-    return [name for name, module in BENCHES.items() if _is_there(module)]
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def find_benchmarks() -> None:
+    """Make `benchmarks/` importable: it lies beside `src/` in a checkout, and is no part of the package."""
+    if importlib.util.find_spec("benchmarks") is None:
+        if not (CHECKOUT / "benchmarks" / "__init__.py").is_file():
+            raise ConfigError("lookact bench needs a checkout of LookAct: its benchmarks/ folder is not in the package")
+        sys.path.insert(0, str(CHECKOUT))

@@ -25,6 +25,8 @@ RECIPES = {
     "world-duel": "lookact.recipes.world_duel.train",
 }
 """Each recipe's loop. Beside it stand, without torch, its settings and its checks: config.py and preflight.py."""
+FOLDERS = {"rloo": "nav-rloo", "ppo": "vqa-ppo"}
+"""Algorithms by the names of their folders, each on the task that it comes with."""
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
 
@@ -55,7 +57,7 @@ class Recipe(Protocol):
 
 def add_recipe_options(parser: Parser) -> None:
     """The options every command about a recipe has. Words it does not know are settings of the recipe."""
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help=", ".join(RECIPES))
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", type=recipe_name, help=", ".join(RECIPES))
     parser.add_argument("--preset", metavar="NAME", help=f"debug, small or full (default: {PRESET})")
     parser.add_argument("--config", metavar="FILE", type=Path, help="a YAML or JSON file that lies over the preset")
     parser.add_argument("--seed", metavar="N", help="seeds everything")
@@ -63,6 +65,11 @@ def add_recipe_options(parser: Parser) -> None:
     parser.add_argument_group(
         "settings", "Any setting of the recipe by its dotted name: --learn.lr 1e-4, --flag, --no-flag"
     )
+
+
+def recipe_name(word: str) -> str:
+    """A recipe's name, also by its folder's."""
+    return FOLDERS.get(word, word)
 
 
 def helped(parser: Parser, arguments: Arguments) -> bool:
