@@ -12,7 +12,7 @@ from lookact.cli.recipes import RECIPES
 from lookact.config import aliases, settings
 from lookact.config.aliases import METRICS, SETTINGS, current_setting, renew_mapping, renew_metrics, renew_words
 from lookact.errors import ConfigError
-from lookact.plots.tables import read_metrics
+from lookact.plots.learning_curve import read_metrics
 from lookact.training.provenance import saved_leaves
 from lookact.viewer.metrics import as_columns
 

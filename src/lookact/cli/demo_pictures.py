@@ -42,7 +42,7 @@ class Pictures:
 
     def refresh(self) -> None:
         """Draw what is new since the last time."""
-        from lookact.cli.nav_pictures import draw_curve, draw_paths, draw_sheet
+        from lookact.plots.navigation import draw_curve, draw_paths, draw_sheet
 
         stores = {policy: self.folder / place for policy, place in STORES.items() if (self.folder / place).is_dir()}
         for policy, store in stores.items():

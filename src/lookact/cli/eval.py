@@ -60,10 +60,6 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if arguments.output:
         write_json(result, arguments.output)
     show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, {spoken_policy(arguments)}")
-    if arguments.recipe == "nav-rloo":
-        from lookact.cli.nav_pictures import draw_sheet
-
-        draw_sheet(folder / "episodes", folder / "sheet.png")
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
         say(f" in the browser: lookact view {folder}")

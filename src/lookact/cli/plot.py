@@ -16,7 +16,7 @@ from lookact.cli.parser import Arguments, Parser, at_least_one
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lookact.plots.tables import Curve
+    from lookact.plots.learning_curve import Curve
 
 EXAMPLES = (
     "lookact plot curve runs/nav-rloo/small-seed0 --key rollout/success_rate --window 20",

@@ -78,7 +78,7 @@ def show(arguments: Arguments) -> None:
 def sheet(arguments: Arguments) -> None:
     """Draw a row of views and a map for each of several rooms."""
     from lookact.envs.rooms.generate import generate_room
-    from lookact.plots.room_sheet import draw_rooms
+    from lookact.plots.navigation import draw_rooms
 
     rooms = [generate_room(seed) for seed in range(arguments.seed, arguments.seed + arguments.count)]
     save_picture(draw_rooms(rooms), arguments.out)

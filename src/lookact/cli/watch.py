@@ -65,9 +65,9 @@ def act(checkpoint: Path, folder: Path, *, rooms: int, seed: str | None) -> list
     """Greedy episodes in the first rooms of the test split, and whether each reached its object."""
     import PIL.Image
 
-    from lookact.cli.nav_pictures import draw_one
     from lookact.data.episode_store import EpisodeStore
     from lookact.plots.episode_sheet import stack_sheets
+    from lookact.plots.navigation import draw_one
     from lookact.recipes.rloo.runs import open_checkpoint
     from lookact.rollout.collect import collect
     from lookact.rollout.episode_specs import make_specs

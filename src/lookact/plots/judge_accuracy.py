@@ -13,8 +13,8 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from lookact.errors import DataError
+from lookact.plots.learning_curve import Numbers, read_columns
 from lookact.plots.style import INK, PALE, PALETTE, add_note, new_axes, quiet
-from lookact.plots.tables import Numbers, read_columns
 
 SCORES = ("ground_truth_score_1", "ground_truth_score_2")
 VERDICT = "vlm_predicted_label"

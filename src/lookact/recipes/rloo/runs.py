@@ -13,6 +13,7 @@ from lookact.data.quality import summarise
 from lookact.envs.rooms.experts.random_policy import random_move
 from lookact.envs.rooms.motion import Limits
 from lookact.models.vlm.policy import ChatVLM
+from lookact.plots.navigation import draw_sheet
 from lookact.protocols import Actor
 from lookact.recipes.rloo.config import Config
 from lookact.recipes.rloo.report import Report, evaluate_actor
@@ -100,6 +101,7 @@ def evaluate(
     )
     draw = map_drawer(cfg.world, make_specs(cfg.seed, "test", groups=episodes))
     keep_episodes(folder / EPISODES, map(draw, ended), most=EVALUATION_KEPT)
+    draw_sheet(folder / EPISODES, folder / "sheet.png")
     return report.plain()
 
 

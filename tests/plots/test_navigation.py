@@ -1,15 +1,39 @@
+import dataclasses
 import json
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from lookact.cli.nav_pictures import arrived, chosen, draw_curve, draw_paths, draw_sheet
 from lookact.data.episode_store import EpisodeStore
-from lookact.plots.walk_grid import Walk, draw_walks
+from lookact.envs.rooms.generate import generate_room
+from lookact.errors import DataError
+from lookact.plots.navigation import (
+    CAPTION,
+    GAP,
+    HEADER,
+    MARGIN,
+    NOTE,
+    ROOM_GAP,
+    TILE,
+    TITLE,
+    VIEWS,
+    WALK,
+    Walk,
+    arrived,
+    chosen,
+    draw_curve,
+    draw_paths,
+    draw_rooms,
+    draw_sheet,
+    draw_walks,
+    grid,
+    room_views,
+)
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 LEFT = 'I see it far ahead. {"rotation_angle_degrees": 30, "forward_meters": 0.5}'
+RED, BLUE = (np.full((8, 8, 3), colour, dtype=np.uint8) for colour in ((200, 0, 0), (0, 0, 200)))
 
 
 def episode(name="a", *, success=True, room=None):
@@ -77,3 +101,45 @@ def draw_walks_size(*, columns: int, rows: int) -> tuple[int, int]:
     walk = Walk(np.zeros((8, 8, 3), np.uint8), "", False)
     height, width = draw_walks([""] * columns, [("", [walk] * columns)] * rows, note="").shape[:2]
     return width, height
+
+
+def test_a_row_a_room_and_a_column_a_policy():
+    first, second = Walk(RED, "not reached", False), Walk(BLUE, "5 turns", True)
+    rooms = [("Find the bed.", [first, second]), ("Find the tv.", [second, first])]
+    sheet = draw_walks(["random", "after RL"], rooms, note="two rooms")
+    assert sheet.shape == (
+        2 * MARGIN + HEADER + 2 * (TITLE + WALK + CAPTION) + GAP + NOTE,
+        2 * (MARGIN + WALK) + GAP,
+        3,
+    )
+    top, left = MARGIN + HEADER + TITLE + WALK // 2, MARGIN + WALK // 2
+    down, right = TITLE + WALK + CAPTION + GAP, WALK + GAP
+    assert sheet[top, left].tolist() == sheet[top + down, left + right].tolist() == [200, 0, 0]
+    assert sheet[top, left + right].tolist() == sheet[top + down, left].tolist() == [0, 0, 200]
+
+
+def test_every_policy_needs_a_walk_in_every_room():
+    with pytest.raises(DataError, match="2 policies need one walk each in every one of 1 rooms"):
+        draw_walks(["random", "after RL"], [("Find the bed.", [Walk(RED, "", False)])], note="")
+
+
+def test_grid_puts_tiles_in_reading_order():
+    tiles = [[np.full((TILE, TILE, 3), value, np.uint8) for value in row] for row in [(1, 2), (3,)]]
+    sheet = grid(tiles)
+    step = TILE + ROOM_GAP
+    assert sheet.shape == (2 * step + ROOM_GAP, 2 * step + ROOM_GAP, 3)
+    assert [sheet[ROOM_GAP + y * step, ROOM_GAP + x * step, 0] for y, x in [(0, 0), (0, 1), (1, 0)]] == [1, 2, 3]
+    assert sheet[0, 0, 0] > 200
+
+
+def test_a_row_holds_a_map_and_differing_views():
+    scene = generate_room(0)
+    sheet = draw_rooms([scene])
+    assert sheet.shape == (TILE + 2 * ROOM_GAP, (VIEWS + 1) * (TILE + ROOM_GAP) + ROOM_GAP, 3)
+    first, *others = room_views(scene)
+    assert all(not np.array_equal(first, other) for other in others)
+
+
+def test_a_room_without_a_walk_is_seen_from_its_middle():
+    scene = dataclasses.replace(generate_room(0), trajectory=np.zeros((0, 4, 4)))
+    assert len(room_views(scene)) == VIEWS

@@ -1,22 +1,24 @@
-"""The pictures of nav-rloo: its learning curve, and sheets of episodes that were kept."""
+"""Pictures of navigation: its learning curve, sheets of episodes, walks and rooms from above."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import PIL.Image
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from PIL import Image as PILImage
+from PIL import ImageDraw
 
 from lookact.data.episode_store import EpisodeStore
-from lookact.envs.rooms.maps import draw_walk
+from lookact.envs.rooms.maps import PAPER, draw_map, draw_walk
+from lookact.envs.rooms.render import Camera, Renderer
+from lookact.envs.rooms.scene import Array, Scene, camera_pose
 from lookact.errors import DataError
 from lookact.plots.episode_sheet import draw_episode, stack_sheets
-from lookact.plots.learning_curve import draw_learning_curve, moving_average
-from lookact.plots.style import save_figure
-from lookact.plots.tables import read_curves
-from lookact.plots.walk_grid import Walk, draw_walks
+from lookact.plots.learning_curve import draw_learning_curve, moving_average, read_curves
+from lookact.plots.style import BAD, GOOD, GREY, INK, PALE, load_font, save_figure
 from lookact.types import Episode, Image, Observation
 
 SMOOTHED = 10
@@ -25,6 +27,12 @@ ROOMS = 4
 """Rooms of which all policies' paths are drawn."""
 SHOWN = 3
 """Episodes on a sheet, one of them failed if there is one."""
+WALK, GAP, MARGIN = 280, 18, 20
+"""Pixels of a walk seen from above, and between and around them."""
+HEADER, TITLE, CAPTION, NOTE = 34, 24, 24, 26
+"""Pixels above all columns, above a row, under a tile and under all rows."""
+VIEWS, TILE, ROOM_GAP = 4, 240, 8
+CAMERA_HEIGHT = 1.4
 
 
 def draw_curve(run_folder: Path, path: Path, *, marks: Sequence[tuple[str, float]], updates: int) -> None:
@@ -62,7 +70,7 @@ def draw_paths(stores: Mapping[str, Path], path: Path) -> None:
             for name in shared
         ]
         note = f"the first {len(shared)} rooms of the test split  ·  ring: start, dot: end, red: what to find"
-        PIL.Image.fromarray(draw_walks(list(stores), rooms, note=note)).save(path)
+        PILImage.fromarray(draw_walks(list(stores), rooms, note=note)).save(path)
 
 
 def draw_sheet(kept: Path, path: Path) -> None:
@@ -70,7 +78,7 @@ def draw_sheet(kept: Path, path: Path) -> None:
     episodes = whole_episodes(kept)
     if episodes:
         path.parent.mkdir(parents=True, exist_ok=True)
-        PIL.Image.fromarray(stack_sheets([draw_one(episode) for episode in chosen(episodes)])).save(path)
+        PILImage.fromarray(stack_sheets([draw_one(episode) for episode in chosen(episodes)])).save(path)
 
 
 def whole_episodes(kept: Path) -> list[Episode]:
@@ -118,3 +126,70 @@ def _map(episode: Episode) -> Image | None:
 
 def _seen(episode: Episode) -> list[Observation]:
     return [*(turn.observation for turn in episode.turns), *([episode.last] if episode.last else [])]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A room from above with the way that was taken, and how it ended in a few words."""
+
+    picture: Image
+    caption: str
+    reached: bool
+
+
+def draw_walks(names: Sequence[str], rooms: Sequence[tuple[str, Sequence[Walk]]], *, note: str) -> Image:
+    """A (h, w, 3) sheet: the policies' names on top, for each room its title and one walk a policy, a note below."""
+    if not rooms or any(len(walks) != len(names) for _, walks in rooms):
+        raise DataError(f"{len(names)} policies need one walk each in every one of {len(rooms)} rooms")
+    width = 2 * MARGIN + len(names) * WALK + (len(names) - 1) * GAP
+    height = 2 * MARGIN + HEADER + len(rooms) * (TITLE + WALK + CAPTION) + (len(rooms) - 1) * GAP + NOTE
+    sheet = PILImage.new("RGB", (width, height), "white")
+    draw = ImageDraw.Draw(sheet)
+    lefts = [MARGIN + column * (WALK + GAP) for column in range(len(names))]
+    for left, name in zip(lefts, names):
+        draw.text((left, MARGIN), name, font=load_font(19, bold=True), fill=INK)
+    for row, (title, walks) in enumerate(rooms):
+        top = MARGIN + HEADER + row * (TITLE + WALK + CAPTION + GAP)
+        draw.text((MARGIN, top), title, font=load_font(13), fill=GREY)
+        for left, walk in zip(lefts, walks):
+            _draw_walk(sheet, draw, walk, left, top + TITLE)
+    draw.text((MARGIN, height - MARGIN), note, font=load_font(11), fill=GREY, anchor="ls")
+    return np.asarray(sheet)
+
+
+def _draw_walk(sheet: PILImage.Image, draw: ImageDraw.ImageDraw, walk: Walk, left: int, top: int) -> None:
+    tile = PILImage.fromarray(walk.picture).resize((WALK, WALK), PILImage.Resampling.LANCZOS)
+    sheet.paste(tile, (left, top))
+    draw.rectangle((left, top, left + WALK - 1, top + WALK - 1), outline=PALE)
+    text = f"{'✓' if walk.reached else '✗'} {walk.caption}"
+    draw.text((left, top + WALK + 5), text, font=load_font(13, bold=True), fill=GOOD if walk.reached else BAD)
+
+
+def draw_rooms(scenes: Sequence[Scene]) -> Image:
+    """A (h, w, 3) sheet with one row a scene."""
+    return grid([[draw_map(scene, size=TILE), *room_views(scene)] for scene in scenes])
+
+
+def room_views(scene: Scene) -> list[Image]:
+    """A few views spread over the recorded walk, or all around from the middle where there is none."""
+    walk = scene.trajectory
+    poses = walk[np.arange(VIEWS) * len(walk) // VIEWS] if len(walk) else _turn_around(scene)
+    return list(Renderer(scene).render(poses, Camera.square(TILE)).rgb)
+
+
+def grid(rows: Sequence[Sequence[Image]]) -> Image:
+    """Square tiles of one size side by side, with gaps."""
+    step = TILE + ROOM_GAP
+    columns = max(len(row) for row in rows)
+    sheet = np.empty((len(rows) * step + ROOM_GAP, columns * step + ROOM_GAP, 3), dtype=np.uint8)
+    sheet[:] = PAPER
+    for y, row in enumerate(rows):
+        for x, tile in enumerate(row):
+            sheet[ROOM_GAP + y * step :, ROOM_GAP + x * step :][:TILE, :TILE] = tile
+    return sheet
+
+
+def _turn_around(scene: Scene) -> Array:
+    x, y = scene.floor.mean(axis=0)
+    yaws = np.arange(VIEWS) * 2 * np.pi / VIEWS
+    return np.stack([camera_pose(x, y, yaw, height=CAMERA_HEIGHT) for yaw in yaws])
