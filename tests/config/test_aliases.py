@@ -13,7 +13,7 @@ from lookact.config import aliases, settings
 from lookact.config.aliases import METRICS, SETTINGS, current_setting, renew_mapping, renew_metrics, renew_words
 from lookact.errors import ConfigError
 from lookact.plots.learning_curve import read_metrics
-from lookact.training.provenance import saved_leaves
+from lookact.training.run_files import saved_leaves
 from lookact.viewer.metrics import as_columns
 
 ROWS = [(recipe, old, new) for recipe, renamed in SETTINGS.items() for old, new in renamed.items()]

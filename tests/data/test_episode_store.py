@@ -175,7 +175,7 @@ def test_a_broken_folder_is_told_in_one_line(tmp_path):
     with pytest.raises(DataError, match="copied in part"):
         next(store.episodes())
     (tmp_path / MANIFEST).write_text("nonsense\n")
-    with pytest.raises(DataError, match="line 1 is not JSON"):
+    with pytest.raises(DataError, match="line 1 is not a JSON object: remove the line and collect again"):
         store.ids()
 
 

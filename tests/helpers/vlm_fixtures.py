@@ -10,7 +10,7 @@ import pytest
 
 from lookact.algorithms.vlm_settings import Model, WarmStart
 from lookact.config import to_mapping
-from lookact.data.manifest import MANIFEST
+from lookact.data.jsonl import MANIFEST
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits

@@ -12,8 +12,13 @@ from torch import nn
 
 from lookact.errors import ConfigError, DataError
 from lookact.training import checkpoint as module
-from lookact.training.checkpoint import abandon_newer, latest_checkpoint, load_checkpoint, save_checkpoint
-from lookact.training.manifest import write_manifest
+from lookact.training.checkpoint import (
+    abandon_newer,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    write_manifest,
+)
 
 
 def save(folder: Path, step: int, *, score: float = 0.0, fill: float | None = None, **options) -> Path:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lookact.errors import ConfigError, DataError
-from lookact.training.trackers import JsonlTracker, TensorBoardTracker, WandbTracker, cut_after, fan_out
+from lookact.training.trackers import FanOut, JsonlTracker, TensorBoardTracker, WandbTracker, cut_after
 
 
 def test_each_call_is_one_line_readable_at_once(tmp_path):
@@ -61,7 +61,7 @@ class Recorder:
 
 def test_fan_out_tells_each_tracker_everything():
     first, second = Recorder(), Recorder()
-    tracker = fan_out([first, second])
+    tracker = FanOut([first, second])
     tracker.log({"a": 1.0}, 1)
     tracker.image("i", "pixels", 2)
     tracker.text("t", "words", 3)

@@ -1,11 +1,15 @@
-"""Weights that Hugging Face's own tools wrote, and read back."""
+"""Weights in Hugging Face's own layout, and the state of random streams, read back."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from lookact.errors import DataError
 from lookact.training.checkpoint import load_checkpoint, save_checkpoint
+from lookact.training.weights import read_snapshot, rng_state, set_rng_state
 
 
 @pytest.mark.slow
@@ -47,3 +51,18 @@ def test_an_adapter_is_saved_by_itself_and_restored(tmp_path):
     assert torch.equal(model(x), other(x))
     with pytest.raises(DataError, match="has shape"):
         load_checkpoint(path, weights={"peft_adapter": adapted(3)})
+
+
+def draw() -> list[float]:
+    """From each global stream; gauss and normal keep a second number back, which is state too."""
+    numpy_draw = float(np.random.standard_normal())  # noqa: NPY002
+    return [random.gauss(0, 1), random.random(), numpy_draw, float(torch.randn(()))]
+
+
+def test_global_streams_go_on_where_they_were(tmp_path):
+    draw()
+    torch.save({"stateful": [], "items": {}, "random": rng_state()}, tmp_path / "state.pt")
+    expected = [draw() for _ in range(3)]
+    assert [draw() for _ in range(3)] != expected
+    set_rng_state(read_snapshot(tmp_path / "state.pt")["random"])
+    assert [draw() for _ in range(3)] == expected

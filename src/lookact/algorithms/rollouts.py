@@ -14,8 +14,8 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor, Env
 from lookact.rollout.collect import collect
 from lookact.training.distributed import deal, is_main, rank, world_size
-from lookact.training.dtensor import whole_tensors
 from lookact.training.sharding import whole
+from lookact.training.weights import full_tensors
 from lookact.types import Episode, EpisodeSpec
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def shard_by_group(items: Sequence[Any], number: int) -> list[Any]:
 def trained_state(chat: ChatVLM) -> dict[str, Tensor]:
     """Every weight that learns, whole, by its name in the model; all processes take part where they are in parts."""
     learned = {name: parameter.detach() for name, parameter in chat.model.named_parameters() if parameter.requires_grad}
-    state: dict[str, Tensor] = whole_tensors(learned)
+    state: dict[str, Tensor] = full_tensors(learned)
     return state
 
 

@@ -70,7 +70,7 @@ def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
 
 def note_versions(folder: Path) -> None:
     """Which code is about to run: noted before it does, since a checkout can move on meanwhile."""
-    from lookact.training.provenance import write_versions
+    from lookact.training.run_files import write_versions
 
     folder.mkdir(parents=True, exist_ok=True)
     # those of an earlier bench are no concern of this one

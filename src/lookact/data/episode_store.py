@@ -8,15 +8,13 @@ episode whose tensors are not there.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lookact.data.manifest import MANIFEST
+from lookact.data.jsonl import MANIFEST, append_row, drop_torn_line, read_rows
 from lookact.data.store_records import episode_of, episode_row, episode_tensors
 from lookact.errors import DataError
 from lookact.types import Episode
@@ -28,7 +26,7 @@ class EpisodeStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._drop_torn_line()
+        drop_torn_line(folder / MANIFEST)
 
     def ids(self) -> set[str]:
         """Episodes already complete on disk."""
@@ -36,13 +34,7 @@ class EpisodeStore:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         path = self.folder / MANIFEST
-        if not path.exists():
-            return
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path} line {number} is not JSON: remove the line and collect again") from error
+        return read_rows(path, remedy="remove the line and collect again") if path.exists() else iter(())
 
     def add(self, episode: Episode) -> None:
         """Tensors first, then the manifest line."""
@@ -50,10 +42,7 @@ class EpisodeStore:
         temporary = path.with_suffix(".partial")
         torch.save(episode_tensors(episode), temporary)
         temporary.replace(path)
-        with (self.folder / MANIFEST).open("a") as manifest:
-            manifest.write(json.dumps(episode_row(episode)) + "\n")
-            manifest.flush()
-            os.fsync(manifest.fileno())
+        append_row(self.folder / MANIFEST, episode_row(episode), durable=True)
 
     def load(self, row: Mapping[str, Any]) -> Episode:
         """The episode behind a manifest row, equal to the one that was added."""
@@ -61,11 +50,6 @@ class EpisodeStore:
 
     def episodes(self) -> Iterator[Episode]:
         return (self.load(row) for row in self.rows())
-
-    def _drop_torn_line(self) -> None:
-        path = self.folder / MANIFEST
-        if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-            path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 def load_episode(folder: Path, row: Mapping[str, Any]) -> Episode:

@@ -21,9 +21,10 @@ from scipy.optimize import isotonic_regression
 
 from lookact.config.aliases import current_metric, renew_metrics
 from lookact.config.values import closest
+from lookact.data.jsonl import read_objects
 from lookact.errors import DataError
 from lookact.plots.style import GREY, PALETTE, add_note, new_axes, quiet
-from lookact.training.run_files import METRICS, read_objects
+from lookact.training.run_files import METRICS
 
 Numbers = NDArray[np.float64]
 Curve = tuple[Numbers, Numbers]

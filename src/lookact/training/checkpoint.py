@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -21,18 +22,28 @@ import yaml
 from torch import nn
 
 from lookact.config.aliases import renew_metrics
+from lookact.data.jsonl import finite_or_none
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Stateful
 from lookact.training.atomic_io import TEMPORARY, discard, is_disk_full, link_tree, place, sync_tree, write_text
-from lookact.training.gathering import load_stateful
-from lookact.training.manifest import MANIFEST, verify, write_manifest
-from lookact.training.provenance import write_origin
-from lookact.training.state import check_fit, is_stateful, read_snapshot, snapshot
-from lookact.training.trackers import finite_or_none
-from lookact.training.weights import Weights, read_weights, write_weights
+from lookact.training.run_files import write_origin
+from lookact.training.weights import (
+    Weights,
+    check_fit,
+    is_stateful,
+    load_stateful,
+    read_snapshot,
+    read_weights,
+    snapshot,
+    write_weights,
+)
 
 logger = logging.getLogger(__name__)
 
+MANIFEST = "manifest.json"
+"""Lists a checkpoint's files with their sizes and hashes: it tells a whole one from a torn or foreign one."""
+FORMAT = "lookact-checkpoint"
+VERSION = 1
 STATE_FILE = "training_state.pt"
 METRICS_FILE = "metrics.json"
 CONFIG_FILE = "config.yaml"
@@ -218,3 +229,54 @@ def _numbered(run_folder: Path) -> list[tuple[int, Path]]:
 
 def _weights_folder(folder: Path, name: str) -> Path:
     return folder if name in AT_THE_TOP else folder / name
+
+
+def write_manifest(folder: Path, step: int) -> None:
+    """List every file below `folder`. Write it last: its presence says that the rest is complete."""
+    files = {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": _sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    record = {"format": FORMAT, "version": VERSION, "step": step, "files": files}
+    write_text(folder / MANIFEST, json.dumps(record, indent=2) + "\n")
+
+
+def verify(folder: Path, *, hashes: bool = True) -> int:
+    """The step of a whole checkpoint; anything torn, foreign or newer than this code raises DataError."""
+    record = _read_manifest(folder)
+    for name, entry in record["files"].items():
+        path = folder / name
+        if ".." in Path(name).parts or not path.is_file():
+            raise DataError(f"{folder} is torn: {name} is missing; use another checkpoint")
+        if path.stat().st_size != entry["size"]:
+            raise DataError(
+                f"{folder} is torn: {name} has {path.stat().st_size} bytes, not {entry['size']}; use another checkpoint"
+            )
+        if hashes and _sha256(path) != entry["sha256"]:
+            raise DataError(f"{folder} is torn: the contents of {name} have changed; use another checkpoint")
+    return int(record["step"])
+
+
+def _read_manifest(folder: Path) -> Mapping[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DataError(f"{folder} is not a LookAct checkpoint: it has no {MANIFEST}")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise DataError(f"{folder} is torn: {MANIFEST} cannot be read; use another checkpoint") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise DataError(f"{folder} is not a LookAct checkpoint: its {MANIFEST} is of another kind")
+    if record.get("version") != VERSION:
+        raise DataError(
+            f"{folder} has checkpoint version {record.get('version')}, this LookAct reads {VERSION}: upgrade lookact"
+        )
+    if not isinstance(record.get("step"), int) or not isinstance(record.get("files"), dict):
+        raise DataError(f"{folder} is torn: {MANIFEST} is incomplete; use another checkpoint")
+    return record
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lookact.data.episode_store import EpisodeStore
-from lookact.data.manifest import MANIFEST
+from lookact.data.jsonl import MANIFEST
 from lookact.data.quality import summarise
 from lookact.errors import DataError
 from lookact.protocols import Tracker

@@ -15,8 +15,7 @@ from typing import Any, Literal
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.extras import is_installed, pip_install_for
-from lookact.training.provenance import leaves, saved_leaves
-from lookact.training.run_files import saved_config
+from lookact.training.run_files import leaves, saved_config, saved_leaves
 
 DEVICE = re.compile(r"cpu|cuda(?::(\d+))?")
 LEAST_ROOM = 100 * 2**20

@@ -23,23 +23,30 @@ from lookact.errors import ConfigError, DataError
 from lookact.protocols import Stateful, Tracker
 from lookact.training.atomic_io import recover, sync
 from lookact.training.checkpoint import (
+    MANIFEST,
     Best,
     Checkpoint,
     abandon_newer,
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
+    verify,
 )
 from lookact.training.distributed import barrier, broadcast, is_main
 from lookact.training.evaluation import rewind_episodes
-from lookact.training.gathering import gathered
-from lookact.training.manifest import MANIFEST, verify
 from lookact.training.progress import Progress
-from lookact.training.provenance import write_config, write_origin, write_versions
-from lookact.training.run_files import LOCK, LOG, METRICS, holds_run, refuse_second_run
-from lookact.training.state import set_rng_state
-from lookact.training.trackers import JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after, fan_out
-from lookact.training.weights import Weights
+from lookact.training.run_files import (
+    LOCK,
+    LOG,
+    METRICS,
+    holds_run,
+    refuse_second_run,
+    write_config,
+    write_origin,
+    write_versions,
+)
+from lookact.training.trackers import FanOut, JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after
+from lookact.training.weights import Weights, gathered, set_rng_state
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +147,7 @@ def open_run(
     """
     if not is_main():
         start = broadcast(None)
-        return Run(folder, config, fan_out([]), start, verify(start) if start else 0, origin=origin or {})
+        return Run(folder, config, FanOut([]), start, verify(start) if start else 0, origin=origin or {})
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
         closing.enter_context(_lock(folder))
@@ -166,7 +173,7 @@ def _open_trackers(folder: Path, config: Mapping[str, Any], done: int, wandb: Wa
         trackers.append(WandbTracker(folder, config, mode=wandb))
     if tensorboard:
         trackers.append(TensorBoardTracker(folder, done=done))
-    return fan_out([JsonlTracker(folder), *trackers])
+    return FanOut([JsonlTracker(folder), *trackers])
 
 
 def _lock(folder: Path) -> TextIO:

@@ -1,17 +1,31 @@
-"""The files of a run folder by name, and how they are read while a run still writes them; loads no torch."""
+"""The files of a run folder by name; its config, recipe and versions: enough to do the run again. Loads no torch."""
 
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import json
+import logging
 import os
+import platform
 import shutil
 import struct
+import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+import lookact
+from lookact.config.aliases import current_setting
+from lookact.data.jsonl import append_row
 from lookact.errors import ConfigError
+from lookact.training.atomic_io import write_text
+
+logger = logging.getLogger(__name__)
 
 CONFIG = "config.yaml"
 HISTORY = "config_history.jsonl"
@@ -28,27 +42,10 @@ WORTH_KEEPING = ("checkpoint-*", "best", "warm_start", "episodes")
 OPENED = frozenset((CONFIG, HISTORY, ORIGIN, VERSIONS, METRICS, LOG, LOCK, "tensorboard", "model"))
 """What a run holds before its first step: no work is lost with it."""
 
+UNSET = "(unset)"
+PACKAGES = ("torch", "transformers", "peft", "numpy", "gymnasium")
 _FLOCK = "hhqqi4x"
 """Linux's struct flock: type, whence, start, length, process."""
-
-
-def read_objects(path: Path, offset: int = 0, *, most: int | None = None) -> tuple[list[Any], int]:
-    """The JSON values of a file's lines from byte `offset` on, and the offset at which to go on.
-
-    A line that is no JSON gives None; a last line still being written is left for the next call. `most` bounds the
-    bytes that are read.
-    """
-    with path.open("rb") as file:
-        file.seek(offset)
-        data = file.read(-1 if most is None else most)
-    # a last line without its end was whole all the same, when the previous call took it
-    start = 1 if offset and data.startswith(b"\n") else 0
-    *lines, rest = data[start:].split(b"\n")
-    values = [_parsed(line) for line in lines]
-    last = _parsed(rest) if rest and offset + len(data) == path.stat().st_size else None
-    if isinstance(last, dict | list):
-        return [*values, last], offset + len(data)
-    return values, offset + len(data) - len(rest)
 
 
 def holds_run(folder: Path) -> bool:
@@ -100,8 +97,73 @@ def is_locked(folder: Path) -> bool:
     return bool(kind != fcntl.F_UNLCK)
 
 
-def _parsed(line: bytes) -> Any:
+def write_config(folder: Path, config: Mapping[str, Any], *, step: int = 0) -> None:
+    """Save `config.yaml`. A run that goes on with other settings is told each of them, and `config_history.jsonl` keeps
+    what it had before `step`."""
+    path = folder / CONFIG
+    text = yaml.safe_dump(dict(config), sort_keys=False)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        before, after = saved_leaves(path), leaves(yaml.safe_load(text))
+        changed = {name: values for name, values in _changes(before, after).items() if values[0] != values[1]}
+        for name, (old, new) in changed.items():
+            logger.warning("changed since this run began: %s: %s → %s", name, old, new)
+        record = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "changed": changed}
+        append_row(folder / HISTORY, record)
+    write_text(path, text)
+
+
+def leaves(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every setting of a nested mapping by its dotted name."""
+    if not isinstance(config, Mapping):
+        return {prefix.removesuffix("."): config} if prefix else {}
+    return {name: value for key in config for name, value in leaves(config[key], f"{prefix}{key}.").items()}
+
+
+def saved_leaves(saved: Path) -> dict[str, Any]:
+    """Every setting of a saved run's config by the dotted name that it has today."""
+    recipe = str(read_origin(saved.parent).get("recipe"))
+    found = leaves(yaml.safe_load(saved.read_text(encoding="utf-8")))
+    renewed = {current_setting(recipe, name): value for name, value in found.items()}
+    return {name: value for name, value in renewed.items() if name}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Old and new value of every setting, `(unset)` where it was not there."""
+    return {name: (before.get(name, UNSET), after.get(name, UNSET)) for name in {**before, **after}}
+
+
+def write_origin(folder: Path, origin: Mapping[str, Any]) -> None:
+    """Save `run.json`: which recipe and preset, and which LookAct."""
+    write_text(folder / ORIGIN, json.dumps({**origin, "lookact": lookact.__version__}, indent=2) + "\n")
+
+
+def write_versions(folder: Path) -> None:
+    """Save `versions.json`; a change since the run began is told."""
+    versions: dict[str, str | None] = {"python": platform.python_version(), "platform": platform.platform()}
+    versions["lookact"] = lookact.__version__
+    versions["commit"] = _commit()
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    path = folder / VERSIONS
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != versions:
+        logger.warning("this run began with other versions than it goes on with: %s", path.read_text(encoding="utf-8"))
+    write_text(path, json.dumps(versions, indent=2) + "\n")
+
+
+def _commit() -> str | None:
+    """The commit the package was checked out at, `-dirty` if edited since; None for an installed package."""
+    package = Path(lookact.__file__).parent
     try:
-        return json.loads(line.decode("utf-8-sig"))
-    except ValueError:
+        # an environment may lie inside someone else's checkout: ask for our own file first
+        for command in (
+            ["ls-files", "--error-unmatch", "__init__.py"],
+            ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+        ):
+            call = ["git", "--no-optional-locks", "-C", str(package), *command]
+            answer = subprocess.run(call, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
         return None
+    return answer.stdout.strip()

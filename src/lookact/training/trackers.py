@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PILImage
 
+from lookact.data.jsonl import finite_or_none as finite_or_none
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Tracker
 from lookact.training.atomic_io import write_text
@@ -21,14 +21,6 @@ from lookact.training.run_files import METRICS
 from lookact.types import Image
 
 WandbMode = Literal["off", "offline", "online"]
-
-
-def finite_or_none(value: Any) -> float | None:
-    """A number that JSON can hold; what is not finite becomes null."""
-    if isinstance(value, int):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 def cut_after(path: Path, step: int | None) -> None:
@@ -152,7 +144,7 @@ def _wandb_id(folder: Path) -> str:
 
 
 class FanOut:
-    """The same calls to each of several trackers, in order."""
+    """The same calls to each of several trackers, in order; of none, it is silent."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = tuple(trackers)
@@ -176,8 +168,3 @@ class FanOut:
     def close(self) -> None:
         for tracker in self.trackers:
             tracker.close()
-
-
-def fan_out(trackers: Sequence[Tracker]) -> Tracker:
-    """One tracker that speaks to all of them; of none, it is silent."""
-    return FanOut(trackers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lookact.data.jsonl import read_rows
 from lookact.errors import DataError
 from lookact.text.answers import QUESTION_TYPES, TASK_OF_TYPE, TASKS, aggregate, score_answer
 from lookact.training.evaluation import Array, check_confidence, percentiles, resampled_means
@@ -44,19 +44,7 @@ class Scores:
 
 def load_predictions(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a JSONL file: a question's fields and its "prediction"."""
-    path = Path(path)
-    rows = []
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({type(error).__name__})") from None
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                rows.append(dict(json.loads(line)))
-            except (ValueError, TypeError):
-                raise DataError(f"{path}: line {number} is not a JSON object") from None
-    return rows
+    return list(read_rows(Path(path)))
 
 
 def score_predictions(

@@ -8,9 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookact.data.manifest import MANIFEST
+from lookact.data.jsonl import MANIFEST, read_objects
 from lookact.errors import DataError
-from lookact.training.run_files import read_objects
 from lookact.viewer import demos, recordings
 from lookact.viewer.places import NotHere, inside
 from lookact.viewer.plain import plain

@@ -12,9 +12,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from lookact.data.jsonl import read_objects
 from lookact.errors import DataError
 from lookact.training.progress import progress
-from lookact.training.run_files import read_objects
 from lookact.viewer.episodes import episode_detail, list_episodes, map_picture, picture
 from lookact.viewer.gallery import TYPES
 from lookact.viewer.metrics import as_columns

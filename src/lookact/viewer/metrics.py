@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lookact.config.aliases import renew_metrics
-from lookact.training.run_files import METRICS, read_objects
+from lookact.data.jsonl import read_objects
+from lookact.training.run_files import METRICS
 
 CHUNK = 4 << 20
 """Bytes of a file read for one answer."""

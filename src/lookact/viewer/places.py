@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lookact.data.manifest import MANIFEST
+from lookact.data.jsonl import MANIFEST
 from lookact.errors import DataError
 from lookact.training.run_files import CONFIG, LOG, METRICS
 

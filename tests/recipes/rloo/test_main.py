@@ -18,8 +18,7 @@ from lookact.recipes.rloo.train import main
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.navigation import make_env
 from lookact.training import checkpoint
-from lookact.training.checkpoint import latest_checkpoint
-from lookact.training.manifest import verify
+from lookact.training.checkpoint import latest_checkpoint, verify
 
 pytestmark = pytest.mark.slow
 
