@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 # the address of a package index with torch's CPU build; empty: torch from pip's own index, on PyPI with 3 GB of CUDA (docs/install.md)
 TORCH_INDEX ?=
-EXTRAS := dev,wandb,quant,robot,serve,ray
+EXTRAS := dev,wandb,quant,robot,serve,ray,grid
 BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.ready-demo
 STAMP := $(VENV)/.ready

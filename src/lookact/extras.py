@@ -27,6 +27,10 @@ EXTRAS: Mapping[str, Extra] = {
         {"mujoco": "mujoco", "metaworld": "metaworld", "imageio_ffmpeg": "imageio-ffmpeg"},
         ("vla-ppo", "world-duel", "pref-sac on MetaWorld", "videos (mp4)"),
     ),
+    "grid": Extra(
+        {"minigrid": "minigrid", "pygame": "pygame"},
+        ("lookact.envs.grid: FrozenLake and MiniGrid as pictures",),
+    ),
     "serve": Extra(
         {"fastapi": "fastapi", "uvicorn": "uvicorn"},
         ("view in the browser", "serve", "pref-sac with the embedded judge"),
