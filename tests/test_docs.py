@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lookact.cli import main
-from lookact.cli.commands import COMMANDS, find_command
-from lookact.cli.parser import refuse_unknown
+from lookact.cli.parser import COMMANDS, find_command, refuse_unknown
 from lookact.cli.recipes import PRESET, RECIPES, load_settings, preset_of
 from lookact.config import override, settings
 from lookact.errors import ConfigError

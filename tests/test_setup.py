@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lookact.cli.checks import TESTED
+from lookact.cli.doctor import TESTED
 
 ROOT = Path(__file__).parents[1]
 TOOLS = sorted(

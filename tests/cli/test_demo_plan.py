@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lookact.cli import demo_plan
-from lookact.cli.commands import find_command
 from lookact.cli.demo_plan import next_commands, own_name, phases, plan_lines, spoken_time
+from lookact.cli.parser import find_command
 from lookact.recipes.rloo.config import PRESETS
 
 SMALL = PRESETS["small"]

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from lookact.cli import main
-from lookact.cli.commands import COMMANDS, find_command
+from lookact.cli.parser import COMMANDS, find_command
 
 
 def failure(capsys, *words) -> tuple[int, str]:

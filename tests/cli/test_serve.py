@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from lookact.cli import main
-from lookact.cli.commands import find_command
+from lookact.cli.parser import find_command
 from lookact.cli.serve import load_engine
 from lookact.models.vlm.images import pixel_budget
 from lookact.models.vlm.tiny import make_tiny

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from lookact.cli import main
-from lookact.cli.commands import find_command
+from lookact.cli.parser import find_command
 from lookact.cli.view import PORT, take_port
 from lookact.errors import ConfigError
 

@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lookact.cli.commands import run
 from lookact.cli.launch import is_launched, leave_note, prepare_process
+from lookact.cli.parser import run
 from lookact.errors import ConfigError, DataError, LookActError
 
 __all__ = ["main"]

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lookact.cli.checkpoints import named_checkpoint
-from lookact.cli.output import say, show_log
+from lookact.cli.output import say, show_counts, show_log
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
-from lookact.cli.results import show_counts
+from lookact.cli.recipes import (
+    add_recipe_options,
+    check_start,
+    helped,
+    load_recipe,
+    load_settings,
+    make_config,
+    named_checkpoint,
+)
 from lookact.errors import ConfigError
 from lookact.training.preflight import Job
 from lookact.training.run_files import saved_config

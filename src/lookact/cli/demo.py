@@ -17,10 +17,9 @@ from typing import Any
 from lookact.cli.demo_pictures import AFTER, BEFORE, RANDOM, STORES, Pictures
 from lookact.cli.demo_plan import next_commands, own_name, plan_lines
 from lookact.cli.launch import cores
-from lookact.cli.output import say, show_log
+from lookact.cli.output import say, show_log, show_result
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import PRESET, Recipe, load_recipe, load_settings, preset_of
-from lookact.cli.results import show_result
 from lookact.cli.train import train_together
 from lookact.cli.watch import ROOMS, watch
 from lookact.config import check, override

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lookact.cli.checkpoints import named_checkpoint
-from lookact.cli.output import say, show_log, write_json
+from lookact.cli.output import say, show_log, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, check_start, helped, load_recipe, load_settings, make_config
-from lookact.cli.results import show_result
+from lookact.cli.recipes import (
+    add_recipe_options,
+    check_start,
+    helped,
+    load_recipe,
+    load_settings,
+    make_config,
+    named_checkpoint,
+)
 from lookact.errors import ConfigError
 from lookact.training.preflight import Job
 from lookact.training.run_files import saved_config

@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lookact.cli.checkpoints import existing, refuse_foreign
 from lookact.cli.launch import is_launched, launch, to_launch
-from lookact.cli.output import is_first, say, show_log, write_json
+from lookact.cli.output import SECONDS, is_first, say, show_log, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
 from lookact.cli.recipes import (
     PRESET,
     add_recipe_options,
     check_start,
+    existing,
     helped,
     load_recipe,
     load_settings,
     make_config,
+    refuse_foreign,
 )
-from lookact.cli.results import SECONDS, show_result
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.training.preflight import Job, need_package

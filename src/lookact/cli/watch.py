@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lookact
-from lookact.cli.checkpoints import existing
-from lookact.cli.output import say, show_log
+from lookact.cli.output import say, show_log, spoken_value
 from lookact.cli.parser import Arguments
-from lookact.cli.recipes import PRESET, load_settings
-from lookact.cli.results import spoken_value
+from lookact.cli.recipes import PRESET, existing, load_settings
 from lookact.cli.view import write_page
 from lookact.config import check, load_config, override
 from lookact.errors import DataError, ParseError

@@ -1,6 +1,6 @@
 import json
 
-from lookact.cli.results import clock, show_counts, show_result, spoken_value
+from lookact.cli.output import clock, show_counts, show_result, spoken_value
 
 REPORT = {"success_rate": 0.25, "spl": 0.2, "turns": 8.0, "episodes": 4, "ci": {"success_rate": [0.1, 0.5]}}
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lookact.cli import main, recipes
-from lookact.cli.checkpoints import trained_by
+from lookact.cli.recipes import trained_by
 
 NAV, VLA = "seed: 0\nsampling: {max_tokens: 12}\n", "seed: 0\nstage: both\nppo: {clip: 0.2}\n"
 
