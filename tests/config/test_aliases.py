@@ -7,7 +7,7 @@ import logging
 import pytest
 import yaml
 
-from lookact.cli import main
+from lookact.cli import launch, main
 from lookact.cli.recipes import RECIPES
 from lookact.config import aliases, settings
 from lookact.config.aliases import METRICS, SETTINGS, current_setting, renew_mapping, renew_metrics, renew_words
@@ -19,6 +19,15 @@ from lookact.viewer.metrics import as_columns
 ROWS = [(recipe, old, new) for recipe, renamed in SETTINGS.items() for old, new in renamed.items()]
 TABLE = {"warm_start.": "sft.", "warm_start.demos": "sft.demonstrations", "learn.blame": "loss.weight", "ray.": ""}
 TABLE |= {"old_flag": "flag", "learn.dead": ""}
+
+
+@pytest.fixture(autouse=True)
+def warnings():
+    """The logger of old names as a new process has it, afterwards too."""
+    logger = logging.getLogger(aliases.__name__)
+    logger.setLevel(logging.NOTSET)
+    yield logger
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -114,12 +123,8 @@ def test_metrics_of_a_saved_run(tmp_path, monkeypatch):
         assert read_metrics(tmp_path, key)[1].tolist() == [0.5]
 
 
-def test_the_launcher_alone_warns(monkeypatch):
-    from lookact.cli import launch
-
-    logger = logging.getLogger(aliases.__name__)
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
+def test_the_launcher_alone_warns(monkeypatch, warnings):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", f"{launch.RUN_ID}1")
     monkeypatch.setattr(launch.sys, "platform", "test")
     launch.prepare_process()
-    assert logger.level == logging.ERROR
+    assert warnings.level == logging.ERROR
