@@ -5,7 +5,7 @@ import pytest
 from lookact.cli import main
 from lookact.cli.parser import find_command
 from lookact.cli.serve import load_engine
-from lookact.models.vlm.images import pixel_budget
+from lookact.models.vlm.policy import pixel_budget
 from lookact.models.vlm.tiny import make_tiny
 
 

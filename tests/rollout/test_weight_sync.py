@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lookact.errors import StaleWeights
-from lookact.models.vlm.merging import merged_state
+from lookact.models.vlm.loading import merged_state
 from lookact.rollout.samplers.settings import Sampling
 from lookact.rollout.samplers.vllm import VllmSampler
 from lookact.rollout.weight_sync import WeightSync, compare_norms, norms_of, probe_gap

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lookact.algorithms.sft import shuffled
 from lookact.algorithms.vision_pretraining import teach_tower
 from lookact.errors import DataError
-from lookact.models.vlm.kernels.vision import vision_features
+from lookact.models.vlm.kernels import vision_features
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.masked import Metrics
 from lookact.types import Image

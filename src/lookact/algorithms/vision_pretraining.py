@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from lookact.algorithms.sft import shuffled
 from lookact.envs.rooms.pretraining_images import Look
-from lookact.models.vlm.kernels.vision import vision_features
+from lookact.models.vlm.kernels import vision_features
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.masked import Metrics
 from lookact.training.distributed import sum_gradients

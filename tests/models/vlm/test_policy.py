@@ -1,12 +1,14 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
 from lookact.batch import TokenInputs
-from lookact.models.vlm.policy import ChatVLM
+from lookact.errors import DataError
+from lookact.models.vlm.policy import ChatVLM, fit_image, fits, rope_positions
 from lookact.models.vlm.value_head import ValueHead
 
 
@@ -219,3 +221,84 @@ def test_checkpointing_gives_the_same_gradients(chat: ChatVLM, conversations) ->
 def test_calling_it_is_evaluating(chat: ChatVLM, conversations) -> None:
     inputs = conversations(chat, [1])
     assert torch.equal(chat(inputs, temperature=2.0).logprobs, chat.evaluate(inputs, temperature=2.0).logprobs)
+
+
+def test_rope_of_a_worked_example() -> None:
+    # text, an image of 2 x 3 tokens, text: the image starts at 1 and the text after it at 1 + 3
+    ids = torch.tensor([[5, 9, 9, 9, 9, 9, 9, 5]])
+    positions = rope_positions(ids, torch.tensor([[1, 4, 6]]), torch.ones_like(ids).bool(), image_pad=9, merge=2)
+    assert positions[:, 0].tolist() == [
+        [0, 1, 1, 1, 1, 1, 1, 4],
+        [0, 1, 1, 1, 2, 2, 2, 4],
+        [0, 1, 2, 3, 1, 2, 3, 4],
+    ]
+
+
+def test_rope_equals_the_stock_index_on_ragged_rows(chat: ChatVLM, conversations) -> None:
+    inputs = conversations(chat, [3, 1, 2], sizes=[(96, 96), (64, 32), (32, 96)])
+    grids = torch.cat(inputs.grids)
+    kinds = (inputs.ids == chat.image_pad_id).int()
+    stock, _ = chat.causal.model.get_rope_index(inputs.ids, kinds, grids, attention_mask=inputs.attend)
+    assert torch.equal(chat.rope_positions(inputs.ids, grids, inputs.attend), stock)
+
+
+def test_rope_left_padding_shifts_nothing(chat: ChatVLM, conversations) -> None:
+    inputs = conversations(chat, [2])
+    grids = torch.cat(inputs.grids)
+    plain = chat.rope_positions(inputs.ids, grids, inputs.attend)
+    pad = torch.zeros(1, 4, dtype=torch.long)
+    padded = chat.rope_positions(torch.cat([pad, inputs.ids], 1), grids, torch.cat([pad.bool(), inputs.attend], 1))
+    assert torch.equal(padded[:, :, 4:], plain)
+    assert not padded[:, :, :4].any()
+
+
+def test_images_and_image_tokens_must_match() -> None:
+    ids = torch.tensor([[9, 9, 9]])
+    with pytest.raises(DataError, match="3 image tokens but 4 image features"):
+        rope_positions(ids, torch.tensor([[1, 4, 4]]), ids.bool(), image_pad=9, merge=2)
+    with pytest.raises(DataError, match="no image"):
+        rope_positions(ids, torch.zeros(0, 3, dtype=torch.long), ids.bool(), image_pad=9, merge=2)
+
+
+def pictures(*shapes: tuple[int, int]) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.integers(0, 256, (*shape, 3), dtype=np.uint8) for shape in shapes]
+
+
+@pytest.mark.parametrize("shapes", [[(96, 96)] * 3, [(64, 96), (96, 64), (96, 64)], [(32, 32)]])
+def test_patches_equal_the_stock_processor(chat: ChatVLM, shapes: list[tuple[int, int]]) -> None:
+    images = pictures(*shapes)
+    assert all(fits(chat.image_processor, *shape) for shape in shapes)
+    pixels, grids = chat.encode_images(images)
+    stock = chat.image_processor(images=images, return_tensors="pt")
+    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=1e-5, atol=1e-6)
+    assert torch.equal(grids, stock["image_grid_thw"])
+
+
+def test_odd_sizes_are_resized_as_the_stock_processor_does(chat: ChatVLM) -> None:
+    images = pictures((96, 96), (200, 130), (70, 40), (96, 96))
+    pixels, grids = chat.encode_images(images)
+    stock = chat.image_processor(images=images, return_tensors="pt")
+    torch.testing.assert_close(pixels, stock["pixel_values"], rtol=1e-5, atol=1e-6)
+    assert torch.equal(grids, stock["image_grid_thw"])
+
+
+def test_one_token_per_32_by_32_pixels(chat: ChatVLM) -> None:
+    _, grids = chat.encode_images(pictures((96, 96), (32, 64)))
+    assert chat.image_token_counts(grids) == [9, 2]
+
+
+def test_no_images(chat: ChatVLM) -> None:
+    pixels, grids = chat.encode_images([])
+    assert pixels.shape == (0, 1536)
+    assert grids.shape == (0, 3)
+    assert chat.image_token_counts(grids) == []
+
+
+def test_a_fitted_image_is_what_the_processor_would_have_made_of_it(chat: ChatVLM) -> None:
+    for image in pictures((96, 96), (200, 130), (33, 70)):
+        fitted = fit_image(chat.image_processor, image)
+        assert fitted.dtype == np.uint8
+        assert fits(chat.image_processor, *fitted.shape[:2])
+        for one, other in zip(chat.encode_images([image]), chat.encode_images([fitted])):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -10,7 +10,7 @@ import pytest
 
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, TokenMismatch
-from lookact.models.vlm.merging import write_snapshot
+from lookact.models.vlm.loading import write_snapshot
 from lookact.recipes.ppo import engine as vqa_engine
 from lookact.recipes.ppo.engine import open_engine
 from lookact.recipes.ppo.runs import open_policy

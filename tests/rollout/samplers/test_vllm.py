@@ -13,8 +13,7 @@ import torch
 from lookact.data.collate import collate
 from lookact.data.segments import cut
 from lookact.errors import EngineError, StaleWeights, TokenMismatch
-from lookact.models.vlm.loading import load_chat
-from lookact.models.vlm.merging import merged_state, write_snapshot, write_tensors
+from lookact.models.vlm.loading import load_chat, merged_state, write_snapshot, write_tensors
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers import vllm_server
 from lookact.rollout.samplers.hf import HFSampler

@@ -13,18 +13,21 @@ from typing import Any, Literal
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer, BitsAndBytesConfig
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from lookact.errors import ConfigError, DataError
-from lookact.models.vlm.images import pixel_budget, save_processor
-from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.policy import ChatVLM, pixel_budget
 from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME
 from lookact.models.vlm.value_head import ValueHead
 
 VALUE_FILE = "value_head.safetensors"
+OUTPUT = "lm_head.weight"
+WRAPPED = ".base_layer."
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,14 @@ class LoraSpec:
     dropout: float = 0.0
     """Above 0 the scores of one and the same unit vary from call to call."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """A tokenizer with its chat template, and the image processor beside it."""
+
+    tokenizer: Any
+    image_processor: Any
 
 
 def load_chat(
@@ -187,3 +198,61 @@ def load_value_head(file: Path, chat: ChatVLM, *, fresh: bool) -> ValueHead | No
 def first_line(error: Exception) -> str:
     """What an error says, in one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def save_processor(processor: Any, folder: Path) -> None:
+    """Write the image processor's settings, and beside them the video processor's that other engines insist on."""
+    settings = json.loads(processor.to_json_string())
+    settings |= {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
+    shared = ("size", "patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+    video = {key: settings[key] for key in shared} | {"video_processor_type": "Qwen3VLVideoProcessor"}
+    files = {"preprocessor_config.json": settings, "video_preprocessor_config.json": video}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+@torch.no_grad()
+def merged_state(chat: ChatVLM) -> dict[str, Tensor]:
+    """Every weight by its name in a checkpoint, the model's own tensors where no adapter changes them.
+
+    An output layer that is the embedding is left out, as in a checkpoint.
+    """
+    causal = chat.causal
+    state: dict[str, Tensor] = {name: weight for name, weight in causal.state_dict().items() if ".lora_" not in name}
+    for name, module in causal.named_modules():
+        if isinstance(module, LoraLayer):
+            state[f"{name}{WRAPPED}weight"] = merged_weight(name, module)
+    if chat.config.tie_word_embeddings:
+        state.pop(OUTPUT, None)
+    return {name.replace(WRAPPED, "."): weight.detach() for name, weight in state.items()}
+
+
+def merged_weight(name: str, layer: Any) -> Tensor:
+    """The weight that a linear with adapters acts with."""
+    weight: Tensor = layer.get_base_layer().weight
+    if not weight.is_floating_point():
+        raise ConfigError(f"{name} is quantised and can't be sent to another engine: set model.quantise none")
+    adapters = [adapter for adapter in layer.active_adapters if adapter in layer.lora_A]
+    for adapter in adapters:
+        weight = weight + layer.get_delta_weight(adapter).to(weight.dtype)
+    return weight
+
+
+def write_snapshot(chat: ChatVLM, state: Mapping[str, Tensor], folder: Path) -> Path:
+    """A whole checkpoint of `state` in the Hugging Face layout, with `chat`'s configuration, tokenizer and pixels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chat.config.save_pretrained(folder)
+    save_readers(chat, folder)
+    write_tensors(state, folder)
+    return folder
+
+
+def write_tensors(state: Mapping[str, Tensor], folder: Path) -> None:
+    """The weights alone, as one safetensors file."""
+    tensors = {name: weight.detach().cpu().contiguous() for name, weight in state.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def load_readers(folder: Path) -> Readers:
+    """What a checkpoint folder's engine reads with."""
+    return Readers(AutoTokenizer.from_pretrained(folder), load_image_processor(str(folder), None, None))

@@ -1,20 +1,21 @@
-"""A chat VLM as a policy over tokens: what it takes to act with Qwen3-VL and to score what it did."""
+"""Chat VLM policy over tokens: Qwen3-VL's forward pass, log-probs of sampled tokens, RoPE positions, image patches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers.image_utils import SizeDict
 from transformers.masking_utils import create_causal_mask
 
 from lookact.batch import Scores, TokenInputs
-from lookact.models.vlm import images as image_codec
-from lookact.models.vlm.kernels.decoder import decoder_layer, pick
-from lookact.models.vlm.kernels.vision import vision_features
-from lookact.models.vlm.rope import rope_positions
+from lookact.errors import DataError
+from lookact.models.vlm.kernels import decoder_layer, pick, vision_features
 from lookact.models.vlm.value_head import ValueHead
 from lookact.ops.logprobs import score_tokens
 from lookact.types import Image
@@ -62,7 +63,7 @@ class ChatVLM(nn.Module):
 
     def encode_images(self, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
         """Images (h, w, 3) to pixels (patches, d) and grids (k, 3) in patches."""
-        return image_codec.encode_images(self.image_processor, images)
+        return encode_images(self.image_processor, images)
 
     def image_token_counts(self, grids: Tensor) -> list[int]:
         """How many <|image_pad|> each image of `grids` (k, 3) takes in the text."""
@@ -183,3 +184,105 @@ def right_padded(attend: Tensor) -> bool:
 def unflatten(values: Tensor, mask: Tensor) -> Tensor:
     """Values (n,) put back where `mask` (b, u) is True, 0 elsewhere."""
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
+def rope_positions(ids: Tensor, grids: Tensor, attend: Tensor, *, image_pad: int, merge: int) -> Tensor:
+    """Multimodal RoPE positions (3, b, n) of tokens (b, n): time, height, width; equal to the stock `get_rope_index`.
+
+    Text advances all three axes by one a token. An image's tokens share their time and spread over height and
+    width; the text after it goes on past its longer side. Padding stands at 0.
+    """
+    image = (ids == image_pad) & attend
+    spots = image.flatten().nonzero().squeeze(1)
+    steps = (attend & ~image).long()
+    if len(grids):
+        owner, place = image_token_places(grids, merge, len(spots))
+        # the text after an image continues from its longer side
+        last = torch.cat([owner[1:] != owner[:-1], owner.new_ones(1, dtype=torch.bool)])
+        longest = grids[:, 1:].amax(dim=1) // merge
+        steps.view(-1)[spots[last]] = longest[owner[last]]
+    elif len(spots):
+        raise DataError(f"{len(spots)} image tokens but no image: pass the pixels and grids of every image")
+    base = steps.cumsum(dim=1) - steps
+    positions = torch.where(attend, base, 0).expand(3, -1, -1).clone()
+    if len(grids):
+        positions.view(3, -1)[1:, spots] += place
+    return positions
+
+
+def image_token_places(grids: Tensor, merge: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """For each image token its image (m,) and its row and column in it (2, m)."""
+    counts = grids.prod(dim=1) // merge**2
+    if int(counts.sum()) != tokens:
+        raise DataError(f"{tokens} image tokens but {int(counts.sum())} image features: text and images do not match")
+    owner = torch.repeat_interleave(torch.arange(len(grids), device=grids.device), counts)
+    offset = torch.arange(tokens, device=grids.device) - (counts.cumsum(0) - counts)[owner]
+    columns = grids[owner, 2] // merge
+    rows = grids[owner, 1] // merge
+    return owner, torch.stack([offset // columns % rows, offset % columns])
+
+
+def encode_images(processor: Any, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
+    """RGB images (h, w, 3) to patches (patches, d) and grids (k, 3), batched where no resize is needed."""
+    if not images:
+        width = 3 * processor.temporal_patch_size * processor.patch_size**2
+        return torch.zeros(0, width), torch.zeros(0, 3, dtype=torch.long)
+    pixels, grids = [], []
+    for shape, run in groupby(images, key=np.shape):
+        encode = patchify if fits(processor, *shape[:2]) else process
+        run_pixels, run_grids = encode(processor, list(run))
+        pixels.append(run_pixels)
+        grids.append(run_grids)
+    return torch.cat(pixels), torch.cat(grids)
+
+
+def fits(processor: Any, height: int, width: int) -> bool:
+    """Whether an image goes in as it is: whole 32x32 cells, within the pixel budget."""
+    cell = processor.patch_size * processor.merge_size
+    low, high = pixel_budget(processor)
+    return height % cell == 0 and width % cell == 0 and low <= height * width <= high
+
+
+def fit_image(processor: Any, image: Image) -> Image:
+    """The image as the processor resizes it, still bytes: whoever encodes it next has nothing left to resize."""
+    if fits(processor, *image.shape[:2]):
+        return image
+    cell = processor.patch_size * processor.merge_size
+    size = SizeDict(**dict(processor.size))
+    resized = processor.resize(np.moveaxis(image, -1, 0), size=size, resample=processor.resample, factor=cell)
+    return np.ascontiguousarray(np.moveaxis(resized, 0, -1))
+
+
+def pixel_budget(processor: Any) -> tuple[int, int]:
+    """The fewest and the most pixels an image has after the resize."""
+    return int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
+
+
+def process(processor: Any, images: list[Image]) -> tuple[Tensor, Tensor]:
+    """The stock processor, which resizes: milliseconds an image."""
+    # said outright: of an image 1 or 3 pixels high the processor would guess wrong
+    encoded = processor(images=images, input_data_format="channels_last", return_tensors="pt")
+    return encoded["pixel_values"], encoded["image_grid_thw"]
+
+
+def patchify(processor: Any, images: list[Image]) -> tuple[Tensor, Tensor]:
+    """Normalise and cut same-sized images (k of them) that need no resize, all at once."""
+    patch, merge, frames = processor.patch_size, processor.merge_size, processor.temporal_patch_size
+    scale, shift = normaliser(processor)
+    batch = torch.from_numpy(np.stack(images)).float() * scale + shift
+    count, height, width, _ = batch.shape
+    rows, columns = height // patch, width // patch
+    cells = batch.view(count, rows // merge, merge, patch, columns // merge, merge, patch, 3)
+    # (image, cell row, cell column, row in cell, column in cell, channel, y, x), as the vision tower merges them
+    cells = cells.permute(0, 1, 4, 2, 5, 7, 3, 6).unsqueeze(6)
+    # a still image is a video of `frames` equal frames
+    pixels = cells.expand(-1, -1, -1, -1, -1, -1, frames, -1, -1).reshape(count * rows * columns, -1)
+    return pixels, torch.tensor([[1, rows, columns]]).expand(count, 3).contiguous()
+
+
+def normaliser(processor: Any) -> tuple[Tensor, Tensor]:
+    """Scale (3,) and shift (3,) that take bytes to what the model expects."""
+    deviation = torch.tensor(processor.image_std, dtype=torch.float64)
+    scale = processor.rescale_factor / deviation
+    shift = -torch.tensor(processor.image_mean, dtype=torch.float64) / deviation
+    return scale.float(), shift.float()

@@ -20,7 +20,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3VLConfi
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from lookact.errors import ConfigError
-from lookact.models.vlm.images import save_processor
+from lookact.models.vlm.loading import save_processor
 from lookact.seeding import torch_rng
 from lookact.text.chat import CHAT_TEMPLATE, SPECIAL_TOKENS
 

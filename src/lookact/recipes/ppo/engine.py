@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lookact.errors import ConfigError
-from lookact.models.vlm.merging import load_readers, merged_state, write_snapshot
+from lookact.models.vlm.loading import load_readers, merged_state, write_snapshot
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor
 from lookact.recipes.ppo.config import Config

@@ -20,7 +20,7 @@ import torch
 from PIL import Image as Pillow
 
 from lookact.errors import ConfigError, StaleWeights, TokenMismatch
-from lookact.models.vlm.images import fit_image
+from lookact.models.vlm.policy import fit_image
 from lookact.protocols import TokenEngine
 from lookact.rollout.samplers.hf import Ids, make_decision
 from lookact.rollout.samplers.settings import Sampling, VllmSpec

@@ -20,7 +20,7 @@ import numpy as np
 
 from lookact.errors import EngineError
 from lookact.judges.client import encode_png
-from lookact.models.vlm.merging import write_tensors
+from lookact.models.vlm.loading import write_tensors
 from lookact.rollout.samplers.server_process import ServerProcess
 from lookact.rollout.samplers.settings import VllmSpec
 from lookact.rollout.samplers.vllm import ENVIRONMENT, require_vllm, version_of
