@@ -67,13 +67,12 @@ def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
 
 def measure(folder: Path, load: Load, repetitions: int) -> Laps:
     """Repetitions in turn, after one that does not count."""
-    from lookact.rollout.ray.placement import Share, join_cluster, leave_cluster
-    from lookact.rollout.ray.pool import RayPool
+    from lookact.rollout.ray.pool import RayPool, join_cluster, leave_cluster
 
     joined = join_cluster(cpus=2)
-    make, share = partial(make_context, folder, load), Share(cpus=HALF_A_CORE)
+    make = partial(make_context, folder, load)
     chunk = max(1, load.environments // 4)
-    one, two = (RayPool(make, workers=workers, chunk=chunk, share=share) for workers in (1, 2))
+    one, two = (RayPool(make, workers=workers, chunk_size=chunk, cpus=HALF_A_CORE) for workers in (1, 2))
     step, plans = learner(folder, load), make_specs(load)
     laps = []
     try:

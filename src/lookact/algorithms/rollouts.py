@@ -93,7 +93,7 @@ class RayRollouts:
         if self.pool is not None:
             self.pool.close()
         if self.leave:
-            from lookact.rollout.ray.placement import leave_cluster
+            from lookact.rollout.ray.pool import leave_cluster
 
             leave_cluster()
 
@@ -112,16 +112,16 @@ def open_rollouts(
         return LocalRollouts(chat, actor, make_env, plans_of)
     if not is_main():
         return RayRollouts(chat, None, plans_of, staleness=settings.staleness)
-    from lookact.rollout.ray.placement import Share, join_cluster
-    from lookact.rollout.ray.pool import RayPool
+    from lookact.rollout.ray.pool import RayPool, join_cluster
 
     joined = join_cluster(settings.address)
     pool = RayPool(
         make_context,
         workers=settings.workers,
-        chunk=settings.chunk,
-        share=Share(cpus=settings.cpus, gpus=settings.gpus),
-        patience=settings.patience,
+        chunk_size=settings.chunk,
+        cpus=settings.cpus,
+        gpus=settings.gpus,
+        timeout_s=settings.patience,
     )
     return RayRollouts(chat, pool, plans_of, staleness=settings.staleness, leave=joined)
 

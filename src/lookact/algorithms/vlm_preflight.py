@@ -75,7 +75,7 @@ def check_ray(ray: RaySettings, job: Job) -> None:
     need_package("ray", f"ray.workers {ray.workers}", instead="set --ray.workers 0")
     if ray.address == "auto":
         # finding it is Ray's own business: joining fails at once where there is none
-        from lookact.rollout.ray.placement import join_cluster, leave_cluster
+        from lookact.rollout.ray.pool import join_cluster, leave_cluster
 
         if join_cluster(ray.address):
             leave_cluster()

@@ -86,7 +86,7 @@ def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(set
 def cluster():
     """A small Ray cluster of this process's own."""
     pytest.importorskip("ray", reason="needs lookact[ray]")
-    from lookact.rollout.ray.placement import join_cluster, leave_cluster
+    from lookact.rollout.ray.pool import join_cluster, leave_cluster
 
     join_cluster(cpus=2, store_bytes=80 * 2**20)
     yield

@@ -1,4 +1,4 @@
-"""Workers on a real, small Ray cluster: killed, blocked and broken, they lose no plan and run none twice."""
+"""Workers on a real, small Ray cluster: killed, blocked and broken, they lose no episode and run none twice."""
 
 import os
 import signal
@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 from lookact.errors import ConfigError, EngineError, StaleWeights
-from lookact.rollout.ray.worker import RolloutWorker, WorkerContext, pack, unpack
+from lookact.rollout.ray.worker import RolloutWorker, WorkerContext, pack_weights, unpack_weights
 from lookact.types import Decision, EpisodeSpec, Observation
 
-PLANS = [EpisodeSpec(id=f"p{i}", group=i // 2, seed=10 + i) for i in range(8)]
+SPECS = [EpisodeSpec(id=f"p{i}", group=i // 2, seed=10 + i) for i in range(8)]
 
 
 def make_context(folder):
-    """A station of which everything is sent by value: Ray's processes can't import tests."""
+    """A context of which everything is sent by value: Ray's processes can't import tests."""
 
     class Walk:
-        """Two turns, noted in a file; where a file is named after a plan's seed, it blocks or dies, once or always."""
+        """Two turns, noted in a file; where a file is named after a spec's seed, it blocks or dies, once or always."""
 
         def reset(self, *, seed, options):
             self.seed, self.turn = seed, 0
@@ -100,34 +100,34 @@ def content(episodes):
 def expected(folder, scale, version):
     """The same episodes by one worker in this process."""
     worker = RolloutWorker(make_context(folder))
-    worker.load(pack(weights(scale)), version)
-    return content([e for start in range(0, 8, 2) for e in worker.run(PLANS[start : start + 2], version)])
+    worker.load(pack_weights(weights(scale)), version)
+    return content([e for start in range(0, 8, 2) for e in worker.run(SPECS[start : start + 2], version)])
 
 
 def test_weights_travel_bit_for_bit_in_every_precision():
     sent = {"a": torch.randn(3, 2), "b": torch.randn(4).bfloat16(), "c": torch.tensor(7)}
-    for name, tensor in unpack(pack(sent)):
+    for name, tensor in unpack_weights(pack_weights(sent)):
         assert tensor.dtype == sent[name].dtype
         assert torch.equal(tensor, sent[name])
 
 
-def test_a_worker_refuses_plans_for_weights_it_does_not_have(tmp_path):
+def test_a_worker_refuses_specs_for_weights_it_does_not_have(tmp_path):
     worker = RolloutWorker(make_context(tmp_path))
     with pytest.raises(StaleWeights, match="version -1 of the weights, not 0"):
-        worker.run(PLANS[:1], 0)
-    worker.load(pack(weights(1.0)), 4)
-    assert worker.run(PLANS[:1], 4)[0].policy_version == 4
+        worker.run(SPECS[:1], 0)
+    worker.load(pack_weights(weights(1.0)), 4)
+    assert worker.run(SPECS[:1], 4)[0].policy_version == 4
     with pytest.raises(StaleWeights, match="another model"):
-        worker.load(pack({"other": torch.zeros(1)}), 5)
+        worker.load(pack_weights({"other": torch.zeros(1)}), 5)
     # what failed half-way is no version at all
     with pytest.raises(StaleWeights, match="version -1"):
-        worker.run(PLANS[:1], 4)
+        worker.run(SPECS[:1], 4)
 
 
 @pytest.fixture(scope="module")
 def cluster():
     pytest.importorskip("ray", reason="needs lookact[ray]")
-    from lookact.rollout.ray.placement import join_cluster, leave_cluster
+    from lookact.rollout.ray.pool import join_cluster, leave_cluster
 
     join_cluster(cpus=2, store_bytes=80 * 2**20)
     yield
@@ -141,7 +141,7 @@ def open_pool(cluster, tmp_path):
     pools = []
 
     def open_one(workers=2, **options):
-        pools.append(RayPool(make_context(tmp_path), workers=workers, chunk=2, **options))
+        pools.append(RayPool(make_context(tmp_path), workers=workers, chunk_size=2, **options))
         return pools[-1]
 
     yield open_one
@@ -159,21 +159,21 @@ def kill_blocked(folder):
 
 
 @pytest.mark.slow
-def test_workers_killed_over_plans_and_over_weights_change_nothing(open_pool, tmp_path):
+def test_workers_killed_over_episodes_and_over_weights_change_nothing(open_pool, tmp_path):
     pool = open_pool()
     pool.push(weights(1.0), 1)
     whole = expected(tmp_path, 1.0, 1)
-    assert content(pool.collect(PLANS)) == whole
+    assert content(pool.collect(SPECS)) == whole
 
     # in the middle of an episode
     (tmp_path / "begun").unlink()
     (tmp_path / "14-block-once").touch()
-    coming = pool.start(PLANS)
+    coming = pool.start(SPECS)
     kill_blocked(tmp_path)
     assert content(coming.result()) == whole
     assert pool.lost == 1
     begun = sorted((tmp_path / "begun").read_text().split())
-    assert begun == sorted([*(str(plan.seed) for plan in PLANS), "14", "15"])
+    assert begun == sorted([*(str(spec.seed) for spec in SPECS), "14", "15"])
 
     # while it takes new weights
     (tmp_path / "slow-load").touch()
@@ -182,30 +182,30 @@ def test_workers_killed_over_plans_and_over_weights_change_nothing(open_pool, tm
     pool.push(weights(2.0), 2)
     killer.join()
     assert pool.lost == 2
-    assert content(pool.collect(PLANS)) == expected(tmp_path, 2.0, 2) != whole
+    assert content(pool.collect(SPECS)) == expected(tmp_path, 2.0, 2) != whole
 
 
 @pytest.mark.slow
-def test_one_worker_gives_what_two_give_and_a_plan_that_kills_is_data(open_pool, tmp_path):
+def test_one_worker_gives_what_two_give_and_an_episode_that_kills_is_data(open_pool, tmp_path):
     pool = open_pool(workers=1)
     pool.push(weights(1.0), 1)
     whole = expected(tmp_path, 1.0, 1)
-    assert content(pool.collect(PLANS)) == whole
+    assert content(pool.collect(SPECS)) == whole
     (tmp_path / "13-die-always").touch()
-    ended = pool.collect(PLANS)
+    ended = pool.collect(SPECS)
     assert pool.lost == 2
-    assert [episode.id for episode in ended] == [plan.id for plan in PLANS]
+    assert [episode.id for episode in ended] == [spec.id for spec in SPECS]
     assert [episode.error is not None for episode in ended] == [False, False, True, True, False, False, False, False]
     assert "a worker died" in ended[3].error
     assert content(ended)[4:] == whole[4:]
 
 
 @pytest.mark.slow
-def test_a_worker_that_dawdles_is_replaced(open_pool, tmp_path):
-    pool = open_pool(workers=1, patience=20.0)
+def test_a_worker_that_times_out_is_replaced(open_pool, tmp_path):
+    pool = open_pool(workers=1, timeout_s=20.0)
     pool.push(weights(1.0), 1)
     (tmp_path / "11-block-once").touch()
-    assert content(pool.collect(PLANS)) == expected(tmp_path, 1.0, 1)
+    assert content(pool.collect(SPECS)) == expected(tmp_path, 1.0, 1)
     assert pool.lost == 1
 
 
@@ -213,13 +213,13 @@ def test_a_worker_that_dawdles_is_replaced(open_pool, tmp_path):
 def test_what_cannot_work_says_so(open_pool, cluster, tmp_path):
     from lookact.rollout.ray.pool import RayPool
 
-    with pytest.raises(ConfigError, match="9 placed objects need 9 CPU, the Ray cluster has 2"):
+    with pytest.raises(ConfigError, match="9 workers need 9 CPU, the Ray cluster has 2"):
         open_pool(workers=9)
 
     def broken():
         raise ValueError("no such room")
 
-    pool = RayPool(broken, workers=1, chunk=2)
+    pool = RayPool(broken, workers=1, chunk_size=2)
     with pytest.raises(EngineError, match=r"could not be built: .*no such room"):
         pool.push(weights(1.0), 0)
     pool.close()

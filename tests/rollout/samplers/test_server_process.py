@@ -20,7 +20,7 @@ def file_server(port):
 
 @pytest.fixture
 def server(tmp_path):
-    process = ServerProcess(file_server, log=tmp_path / "logs" / "server.log", patience=300, health="/")
+    process = ServerProcess(file_server, log=tmp_path / "logs" / "server.log", timeout_s=300, health="/")
     yield process
     process.stop()
 
@@ -61,7 +61,7 @@ def test_a_killed_server_is_noticed_and_started_again(server):
 
 def test_a_server_that_ends_before_it_is_up_says_why(tmp_path):
     command = [sys.executable, "-c", "raise ValueError('no such model')"]
-    server = ServerProcess(lambda port: command, log=tmp_path / "server.log", patience=300)
+    server = ServerProcess(lambda port: command, log=tmp_path / "server.log", timeout_s=300)
     with pytest.raises(
         EngineError, match=r"exit code 1 before it was up: ValueError: no such model \(see .*server.log"
     ):
@@ -70,7 +70,7 @@ def test_a_server_that_ends_before_it_is_up_says_why(tmp_path):
 
 def test_a_server_that_never_comes_up_is_given_up_and_ended(tmp_path):
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    server = ServerProcess(lambda port: command, log=tmp_path / "server.log", patience=0.5)
+    server = ServerProcess(lambda port: command, log=tmp_path / "server.log", timeout_s=0.5)
     with pytest.raises(EngineError, match=r"not up within 0.5 s: see .*server.log"):
         server.start()
     assert server.pid is None
@@ -83,7 +83,7 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
         from lookact.rollout.samplers.server_process import ServerProcess
         command = [{sys.executable!r}, "-m", "http.server", "--bind", "127.0.0.1"]
         log = Path({str(tmp_path)!r}) / "log"
-        server = ServerProcess(lambda port: [*command, str(port)], log=log, patience=300, health="/")
+        server = ServerProcess(lambda port: [*command, str(port)], log=log, timeout_s=300, health="/")
         server.start()
         print(server.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

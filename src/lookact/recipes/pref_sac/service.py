@@ -100,4 +100,4 @@ def own_server(checkpoint: Path, log: Path, asking: Asking) -> ServerProcess:
 
     # what the environment says of another server is not for ours; one thread, since training needs the other cores
     quiet = {"SERVER_TOKEN": "", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return ServerProcess(command, log=log, patience=max(START, asking.patience), env=quiet)
+    return ServerProcess(command, log=log, timeout_s=max(START, asking.patience), env=quiet)

@@ -35,11 +35,11 @@ class ServerProcess:
         command: Callable[[int], Sequence[str]],
         *,
         log: Path,
-        patience: float,
+        timeout_s: float,
         env: Mapping[str, str] | None = None,
         health: str = "/health",
     ) -> None:
-        self.command, self.log, self.patience, self.env, self.health = command, log, patience, env or {}, health
+        self.command, self.log, self.timeout_s, self.env, self.health = command, log, timeout_s, env or {}, health
         self.starts = 0
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,9 +114,9 @@ class ServerProcess:
             if code is not None:
                 self.stop()
                 raise EngineError(f"the server ended with exit code {code} before it was up: {self._last_words()}")
-            if time.monotonic() - began > self.patience:
+            if time.monotonic() - began > self.timeout_s:
                 self.stop()
-                raise EngineError(f"the server was not up within {self.patience:g} s: see {self.log}")
+                raise EngineError(f"the server was not up within {self.timeout_s:g} s: see {self.log}")
             time.sleep(POLL)
 
     def _last_words(self) -> str:

@@ -43,7 +43,7 @@ class VllmServer:
         self.weights, self.arguments, self.spec = start, arguments, spec
         self.folder, self.version = start.parent, UNKNOWN
         self.process = ServerProcess(
-            self._command, log=self.folder / "server.log", patience=spec.start_timeout_s, env=ENVIRONMENT
+            self._command, log=self.folder / "server.log", timeout_s=spec.start_timeout_s, env=ENVIRONMENT
         )
         self._http = httpx.Client(
             timeout=spec.reply_timeout_s,
