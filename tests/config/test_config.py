@@ -20,6 +20,7 @@ from lookact.config import (
     to_yaml,
 )
 from lookact.config.arguments import unknown
+from lookact.config.safe_yaml import load_yaml
 from lookact.errors import ConfigError
 
 
@@ -268,3 +269,27 @@ def test_settings_lists_every_leaf_with_its_value():
     assert leaves["limit"].type == "a whole number or none"
     assert leaves["guide"].value is None
     assert "guide.weight" in [leaf.name for leaf in settings(Config)]
+
+
+NINE = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"l0: &l0 [{', '.join('x' * 9)}]\n{NINE}", "more than 100000 values"),
+        ("a: &a [*a]", r"\*a stands inside of what it names"),
+        ("[" * 100_000, "nested more than 64 deep"),
+        ("a: " + "1:" * 5000 + "1", "a number of 10001 characters"),
+        (" " * (5 << 20), "more than 4 MiB"),
+    ],
+)
+def test_a_file_made_to_do_harm_is_one_line(tmp_path, text, told):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        load_config(Config, tmp_path / "a.yaml")
+
+
+def test_aliases_and_long_texts_within_bounds_are_read():
+    assert load_yaml("a: &a [1, 2]\nb: *a\nc: {<<: {d: 3}}") == {"a": [1, 2], "b": [1, 2], "c": {"d": 3}}
+    assert load_yaml(f"a: '{'1' * 9000}'\nb: {'x' * 9000}") == {"a": "1" * 9000, "b": "x" * 9000}

@@ -69,3 +69,10 @@ test("long curves are thinned without losing their extremes", () => {
   assert.deepEqual([...kept].sort((a, b) => a - b), kept);
   assert.deepEqual(drawnIndices([1, 2], [3, 4], 100), [0, 1]);
 });
+
+test("a metric named as every object's own things are is a metric", () => {
+  const answer = { ...emptyTable(), restart: false, columns: { step: [1], constructor: [2] } };
+  const table = joinTable(emptyTable(), answer);
+  assert.deepEqual(curveOf(table, "constructor", "step"), { x: [1], y: [2] });
+  assert.deepEqual(curveOf(table, "toString", "step"), { x: [], y: [] });
+});

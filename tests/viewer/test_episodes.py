@@ -6,7 +6,7 @@ import PIL.Image
 import pytest
 
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
-from lookact.viewer.places import NotHere, find
+from lookact.viewer.folder import NotHere, find
 
 
 def test_the_list_tells_how_each_episode_ended(tmp_path, write_episodes):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lookact.viewer.pages import STATIC, bundle
+from lookact.viewer.page import STATIC, bundle
 
 NODE = shutil.which("node")
 TESTS = sorted(Path(__file__).parent.glob("*.test.mjs"))

@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    from lookact.viewer.places import open_folder
+    from lookact.viewer.folder import open_folder
 
     root = open_folder(arguments.folder)
     tokenizer = tokenizer_file(arguments.tokenizer)

@@ -18,6 +18,7 @@ import yaml
 
 from lookact.config.aliases import renew_mapping
 from lookact.config.arguments import read_args, unknown
+from lookact.config.safe_yaml import load_yaml
 from lookact.config.values import allows_none, convert, describe, group_of, is_none, shown
 from lookact.errors import ConfigError
 
@@ -101,10 +102,10 @@ def load_config(cls: type[C], path: Path | str, base: C | None = None, *, recipe
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if _suffix(path) == ".json" else yaml.safe_load(text)
+        content = json.loads(text) if _suffix(path) == ".json" else load_yaml(text)
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}; check the path") from error
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no valid {_suffix(path)[1:]}: {' '.join(str(error).split())}") from error
     if not isinstance(content, Mapping | None):
         raise ConfigError(f"{path} holds {shown(content)}: expected lines of `setting: value`")

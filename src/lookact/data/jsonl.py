@@ -74,5 +74,5 @@ def finite_or_none(value: Any) -> float | None:
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8-sig"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

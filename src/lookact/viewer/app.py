@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 
 from lookact import __version__
-from lookact.viewer import gallery, pages
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
+from lookact.viewer.folder import NotHere, find, inside, loose_stores
 from lookact.viewer.metrics import metric_files, read_metrics
-from lookact.viewer.places import NotHere, find, inside, loose_stores
-from lookact.viewer.runs import list_runs, run_detail, run_log
+from lookact.viewer.page import STATIC_TYPES, static_files
+from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, run_log
 
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -38,7 +39,7 @@ def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
 
     @app.exception_handler(NotHere)
     async def refuse(request: Request, error: NotHere) -> Response:
-        return JSONResponse({"error": "not in the viewed folder"}, 404)
+        return json_response({"error": "not in the viewed folder"}, 404)
 
     app.include_router(run_routes(root))
     app.include_router(episode_routes(root, tokenizer))
@@ -54,32 +55,30 @@ def run_routes(root: Path) -> APIRouter:
     def runs() -> Response:
         found = find(root)
         stores = list_stores(root, loose_stores(found))
-        return JSONResponse({"folder": root.name, "runs": list_runs(root, found), "stores": stores})
+        return json_response({"folder": root.name, "runs": list_runs(root, found), "stores": stores})
 
     @routes.get("/run")
     def run(place: str) -> Response:
         found = find(root)
         if place not in found.runs:
             raise NotHere(place)
-        return JSONResponse(run_detail(root, place, found))
+        return json_response(run_detail(root, place, found))
 
     @routes.get("/log")
     def log(place: str) -> Response:
-        return JSONResponse(run_log(root, place))
+        return json_response(run_log(root, place))
 
     @routes.get("/metrics")
     def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> Response:
         folder = inside(root, place)
         if file not in metric_files(folder):
             raise NotHere(file)
-        return JSONResponse(read_metrics(inside(folder, file), offset=offset, version=version))
+        return json_response(read_metrics(inside(folder, file), offset=offset, version=version))
 
     @routes.get("/media")
     def media(place: str) -> Response:
-        path = inside(root, place)
-        if path.suffix.lower() not in gallery.TYPES or not path.is_file():
-            raise NotHere(place)
-        return FileResponse(path, media_type=gallery.TYPES[path.suffix.lower()])
+        path = media_file(root, place)
+        return FileResponse(path, media_type=MEDIA_TYPES[path.suffix.lower()])
 
     return routes
 
@@ -90,11 +89,11 @@ def episode_routes(root: Path, tokenizer: Path | None) -> APIRouter:
 
     @routes.get("/episodes")
     def episodes(store: str) -> Response:
-        return JSONResponse(list_episodes(root, store))
+        return json_response(list_episodes(root, store))
 
     @routes.get("/episode")
     def episode(store: str, id: str) -> Response:
-        return JSONResponse(episode_detail(root, store, id, tokenizer=tokenizer))
+        return json_response(episode_detail(root, store, id, tokenizer=tokenizer))
 
     @routes.get("/picture")
     def episode_picture(store: str, id: str, turn: int, camera: str) -> Response:
@@ -124,6 +123,11 @@ def page_routes() -> APIRouter:
 
 def page(name: str) -> Response:
     """One of the page's own files."""
-    if name not in pages.static_files():
+    if name not in static_files():
         raise NotHere(name)
-    return Response(pages.static_files()[name], media_type=pages.TYPES[Path(name).suffix])
+    return Response(static_files()[name], media_type=STATIC_TYPES[Path(name).suffix])
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """A record as JSON in ASCII, so that no text of a file can break the answer."""
+    return Response(json.dumps(value, allow_nan=False, separators=(",", ":")), status, media_type="application/json")

@@ -6,19 +6,18 @@ import io
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lookact.data.jsonl import MANIFEST, read_objects
 from lookact.errors import DataError
-from lookact.viewer import demos, recordings
-from lookact.viewer.places import NotHere, inside
-from lookact.viewer.plain import plain
-from lookact.viewer.steps import tell
+from lookact.viewer.control_episodes import Row, control_detail, control_episodes
+from lookact.viewer.folder import MAX_BYTES, NotHere, check_file, inside, to_json
 
 if TYPE_CHECKING:
     from lookact.types import Episode, Image, Observation, Turn
 
-Row = dict[str, Any]
+MAX_MANIFEST = 256 << 20
+LISTED = ("scene_id", "question", "group", "seed", "policy_version", "error", "is_valid", "dropout_reason", "success")
 
 
 def list_stores(root: Path, stores: Sequence[str]) -> list[Row]:
@@ -29,26 +28,22 @@ def list_stores(root: Path, stores: Sequence[str]) -> list[Row]:
 def list_episodes(root: Path, store: str) -> list[Row]:
     """One line an episode, in the order of the manifest; lines that are torn are left out."""
     folder = inside(root, store)
-    kind = kind_of(folder)
-    return kind.rows(folder) if kind else [_listed(row) for row in manifest_rows(folder)]
-
-
-def kind_of(folder: Path) -> Any:
-    """The module that reads a folder of vectors; None for one of conversations."""
-    return next((kind for kind in (demos, recordings) if kind.holds(folder)), None)
+    control = control_episodes(folder)
+    return control.rows() if control else [_listed(row) for row in manifest_rows(folder)]
 
 
 def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
     """An episode turn by turn, with the reply in tokens; what cannot be loaded is told under `problem`."""
-    folder, kind = inside(root, store), kind_of(inside(root, store))
-    if kind:
-        listed = next((row for row in kind.rows(folder) if row["id"] == id), None)
+    folder = inside(root, store)
+    control = control_episodes(folder)
+    if control:
+        listed = next((row for row in control.rows() if row["id"] == id), None)
         if listed is None:
             raise NotHere(f"{store} {id}")
     else:
         listed = _listed(find_row(root, store, id))
     try:
-        return tell(listed, kind.load(folder, id)) if kind else _detail(root, store, listed, tokenizer)
+        return control_detail(listed, control.load(id)) if control else _detail(root, store, listed, tokenizer)
     except DataError as error:
         # whoever is sent the page need not know where the folder lies
         problem = str(error).replace(f"{folder}/", "")
@@ -82,10 +77,10 @@ def load(root: Path, store: str, row: Row) -> Episode:
     folder = inside(root, store)
     name = f"{row['episode_id']}_tensors.pt"
     try:
-        path = inside(folder, name)
-    except NotHere:
+        status = check_file(inside(folder, name), MAX_BYTES)
+    except (NotHere, OSError):
         raise DataError(f"{name} is missing: the manifest lists it, so the folder was copied in part") from None
-    return _load(folder, row["episode_id"], path.stat().st_mtime_ns)
+    return _load(folder, row["episode_id"], status.st_mtime_ns)
 
 
 def find_row(root: Path, store: str, id: str) -> Row:
@@ -99,19 +94,23 @@ def find_row(root: Path, store: str, id: str) -> Row:
 def manifest_rows(folder: Path) -> list[Row]:
     """Every whole row of a folder's manifest."""
     try:
-        path = inside(folder, MANIFEST)
-        status = path.stat()
+        status = check_file(folder / MANIFEST, MAX_MANIFEST)
     except OSError:
         return []
-    return _rows(path, status.st_size, status.st_mtime_ns)
+    return _rows(folder / MANIFEST, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=32)
 def _rows(path: Path, *identity: int) -> list[Row]:
-    values = read_objects(path)[0]
-    return [
-        row for row in values if isinstance(row, dict) and "episode_id" in row and isinstance(row.get("turns"), list)
-    ]
+    return [row for row in read_objects(path)[0] if _is_row(row)]
+
+
+def _is_row(row: object) -> bool:
+    """Whether a line has what the list shows; others are left out."""
+    if not (isinstance(row, dict) and isinstance(row.get("episode_id"), str) and isinstance(row.get("turns"), list)):
+        return False
+    rewards = [turn.get("reward") for turn in row["turns"] if isinstance(turn, dict)]
+    return len(rewards) == len(row["turns"]) and all(isinstance(each, float | int | None) for each in rewards)
 
 
 @lru_cache(maxsize=8)
@@ -122,14 +121,13 @@ def _load(folder: Path, id: str, changed: int) -> Episode:
 
 
 def _count(folder: Path) -> int:
-    if kind := kind_of(folder):
-        return int(kind.count(folder))
+    if control := control_episodes(folder):
+        return control.count()
     try:
-        path = inside(folder, MANIFEST)
-        status = path.stat()
+        status = check_file(folder / MANIFEST, MAX_MANIFEST)
     except OSError:
         return 0
-    return _lines(path, status.st_size, status.st_mtime_ns)
+    return _lines(folder / MANIFEST, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
@@ -147,9 +145,8 @@ def _png(image: Image) -> bytes:
 
 
 def _image(root: Path, store: str, id: str, turn: int, camera: str) -> Image:
-    folder = inside(root, store)
-    if kind := kind_of(folder):
-        frame: Image = kind.load(folder, id).images[camera][turn]
+    if control := control_episodes(inside(root, store)):
+        frame: Image = control.load(id).images[camera][turn]
         return frame
     episode = load(root, store, find_row(root, store, id))
     seen = [*(each.observation for each in episode.turns), *([episode.last] if episode.last else [])]
@@ -167,7 +164,7 @@ def _detail(root: Path, store: str, listed: Row, tokenizer: Path | None) -> Row:
         running += turn.reward
         turns.append(_turn(meta, turn, running, found))
     last = episode.last and _seen(episode.last)
-    told: Row = plain({**listed, "turns": turns, "last": last, "map": _mapped(episode), "problem": None})
+    told: Row = to_json({**listed, "turns": turns, "last": last, "map": _mapped(episode), "problem": None})
     return told
 
 
@@ -186,21 +183,10 @@ def _mapped(episode: Episode) -> Row | None:
 
 def _listed(row: Row) -> Row:
     turns = row["turns"]
-    named = (
-        "scene_id",
-        "question",
-        "group",
-        "seed",
-        "policy_version",
-        "error",
-        "is_valid",
-        "dropout_reason",
-        "success",
-    )
-    known = {name: row.get(name) for name in named}
+    known = {name: row.get(name) for name in LISTED}
     rewards = [turn.get("reward") or 0.0 for turn in turns]
     summed = {"length": len(turns), "return": sum(rewards), "ended": _end(row), "acts": _acts(turns)}
-    told: Row = plain({"id": row["episode_id"], **summed, **known})
+    told: Row = to_json({"id": row["episode_id"], **summed, **known})
     return told
 
 

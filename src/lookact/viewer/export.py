@@ -6,7 +6,7 @@ import base64
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -16,11 +16,10 @@ from lookact.data.jsonl import read_objects
 from lookact.errors import DataError
 from lookact.training.progress import progress
 from lookact.viewer.episodes import episode_detail, list_episodes, map_picture, picture
-from lookact.viewer.gallery import TYPES
-from lookact.viewer.metrics import as_columns
-from lookact.viewer.pages import one_page
-from lookact.viewer.places import Found, find, inside, loose_stores
-from lookact.viewer.runs import list_runs, run_detail, run_log
+from lookact.viewer.folder import Found, find, inside, loose_stores
+from lookact.viewer.metrics import MAX_METRICS, as_columns
+from lookact.viewer.page import one_page
+from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, run_log
 
 LINES = 4000
 """Lines of one file of numbers; of more, every second or third is kept."""
@@ -56,8 +55,9 @@ def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tup
             f"{root.name} holds no run and no episodes: name a folder that lookact train, eval or collect wrote"
         )
     parcel = Parcel(most_bytes)
-    runs = {"folder": root.name, "runs": list_runs(root, found)}
-    _add_runs(parcel, root, found)
+    rows = list_runs(root, found)
+    runs: dict[str, Any] = {"folder": root.name, "runs": rows}
+    _add_runs(parcel, root, [row["place"] for row in rows if row["status"] != "unreadable"], found)
     _add_episodes(parcel, root, found, tokenizer)
     _add_media(parcel, root)
     left_out = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in parcel.dropped.items()]
@@ -69,12 +69,12 @@ def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tup
     return one_page(json.dumps(data, separators=(",", ":"))), left_out
 
 
-def _add_runs(parcel: Parcel, root: Path, found: Found) -> None:
-    for place in found.runs:
+def _add_runs(parcel: Parcel, root: Path, places: Sequence[str], found: Found) -> None:
+    for place in places:
         detail = {**run_detail(root, place, found), "advice": NO_EPISODES}
         parcel.add("run", place, detail, needed=True)
         for file in detail["files"]:
-            columns, dropped = thin(inside(inside(root, place), file))
+            columns, dropped = thin(inside(root, f"{place}/{file}"))
             parcel.dropped.update({"line": dropped} if dropped else {})
             answer = {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": columns}
             parcel.add("metrics", f"{place}|{file}", answer, needed=True)
@@ -127,9 +127,9 @@ def _add_media(parcel: Parcel, root: Path) -> None:
     """Texts, pictures and videos, the small ones first, so that as many as possible find room."""
     media = [row for detail in parcel.data.get("run", {}).values() for row in detail["media"]]
     for row in sorted(media, key=lambda row: row["bytes"]):
-        path = inside(root, row["place"])
+        path, kind = media_file(root, row["place"]), MEDIA_TYPES[Path(row["place"]).suffix.lower()]
         fits = row["bytes"] * 4 // 3 < parcel.left
-        if not (fits and parcel.add("media", row["place"], data_uri(path.read_bytes(), TYPES[path.suffix.lower()]))):
+        if not (fits and parcel.add("media", row["place"], data_uri(path.read_bytes(), kind))):
             parcel.dropped[row["kind"]] += 1
     held = parcel.data.get("media", {})
     for detail in parcel.data.get("run", {}).values():
@@ -138,7 +138,7 @@ def _add_media(parcel: Parcel, root: Path) -> None:
 
 def thin(path: Path) -> tuple[dict[str, list[float | None]], int]:
     """A file of numbers as columns with few digits, and how many of its lines were passed over."""
-    columns, _ = as_columns(read_objects(path)[0])
+    columns, _ = as_columns(read_objects(path, most=MAX_METRICS)[0])
     count = len(columns["step"])
     stride = max(1, -(-count // LINES))
     # the last line is what a run came to

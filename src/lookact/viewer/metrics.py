@@ -10,7 +10,9 @@ from typing import Any
 from lookact.config.aliases import renew_metrics
 from lookact.data.jsonl import read_objects
 from lookact.training.run_files import METRICS
+from lookact.viewer.folder import check_file, is_file, is_text
 
+MAX_METRICS = 256 << 20
 CHUNK = 4 << 20
 """Bytes of a file read for one answer."""
 SPARKS = 48
@@ -25,9 +27,10 @@ Columns = dict[str, list[float | None]]
 
 def metric_files(folder: Path) -> list[str]:
     """The files of numbers in a run folder: its own first, then those of its earlier phases."""
-    found = [folder / METRICS, *sorted(folder.glob("warm_start/**/*.jsonl"))]
-    there = [path for path in dict.fromkeys(found) if path.is_file() and not path.is_symlink()]
-    return [path.relative_to(folder).as_posix() for path in there]
+    phases = () if (folder / "warm_start").is_symlink() else folder.glob("warm_start/**/*.jsonl")
+    found = [folder / METRICS, *sorted(phases)]
+    names = (path.relative_to(folder).as_posix() for path in dict.fromkeys(found) if is_file(path))
+    return [name for name in names if is_text(name)]
 
 
 def read_metrics(path: Path, *, offset: int = 0, version: str = "") -> dict[str, Any]:
@@ -36,7 +39,7 @@ def read_metrics(path: Path, *, offset: int = 0, version: str = "") -> dict[str,
     A file that was written anew since `version`, as a resumed run does, is read from its start: `restart` says so.
     """
     try:
-        status = path.stat()
+        status = check_file(path, MAX_METRICS)
     except OSError:
         return {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": {"step": []}}
     restart = version != str(status.st_ino) or offset > status.st_size
@@ -58,7 +61,9 @@ def as_columns(values: list[Any]) -> tuple[Columns, int]:
     lines = [
         renew_metrics(value) for value in values if isinstance(value, dict) and _number(value.get("step")) is not None
     ]
-    keys = dict.fromkeys(key for line in lines for key, value in line.items() if not isinstance(value, str))
+    named = (key for line in lines for key, value in line.items() if not isinstance(value, str))
+    # in JavaScript __proto__ is no name like others, and half of a surrogate pair is no text
+    keys = dict.fromkeys(key for key in named if key != "__proto__" and is_text(key))
     columns = {key: [_number(line.get(key)) for line in lines] for key in ("step", *keys)}
     return columns, len(values) - len(lines)
 
@@ -67,7 +72,7 @@ def summary(folder: Path) -> dict[str, Any]:
     """Steps done and the headline metric of a run: its name, last value and a small curve."""
     path = folder / METRICS
     try:
-        status = path.stat()
+        status = check_file(path, MAX_METRICS)
         return _summary(path, status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError:
         return {"steps": 0, "headline": None}
@@ -97,6 +102,7 @@ def thinned(values: list[float]) -> list[float]:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    # a whole number beyond every float is no measurement
+    return value if abs(value) < 1e300 else None

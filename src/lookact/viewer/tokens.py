@@ -10,8 +10,10 @@ from typing import Any
 
 from lookact.errors import ConfigError
 from lookact.text.actions import last_object, token_bytes
+from lookact.viewer.folder import is_file
 
 FILE = "tokenizer.json"
+MAX_TOKENIZER = 64 << 20
 KEPT_IN = (".", "tokenizer", "model", "best", "warm_start")
 """Where a folder of episodes, or the run around it, keeps a tokenizer."""
 Piece = dict[str, Any]
@@ -24,7 +26,7 @@ def find_tokenizer(root: Path, folder: Path) -> Path | None:
         if not around.is_relative_to(root):
             return None
         for name in KEPT_IN:
-            if (around / name / FILE).is_file():
+            if is_file(around / name / FILE, MAX_TOKENIZER) and not (around / name).is_symlink():
                 return around / name / FILE
     return None
 
@@ -57,7 +59,11 @@ def load_tokenizer(path: Path) -> tuple[list[bytes], dict[int, str]]:
     """The bytes of each id, and the names of special ones; nothing for a tokenizer that is not byte-level."""
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    try:
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path))
+    except Exception:
+        # tokenizers raises plain Exceptions for what it cannot read
+        return [], {}
     try:
         table = token_bytes(tokenizer)
     except ConfigError:

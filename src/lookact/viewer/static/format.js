@@ -2,6 +2,11 @@
 
 const PERCENT = /(_rate|_share|_fraction|accuracy|answered|success)$/;
 
+// A mapping's own value: names such as "constructor" are every object's.
+export function ownValue(mapping, name) {
+  return Object.hasOwn(mapping ?? {}, name) ? mapping[name] : undefined;
+}
+
 // What a metric is measured in, by its name.
 export function unitOf(key) {
   if (key.startsWith("time/")) return "s";

@@ -1,5 +1,7 @@
 // result.json as a table: what was compared stands side by side, a measure's interval beside its value. Pure.
 
+import { ownValue } from "./format.js";
+
 const RATE_GROUPS = ["ood"];
 const SECONDS = "seconds";
 
@@ -11,7 +13,7 @@ export function tabulate(result) {
   for (const [path, report] of reportsIn(result, [])) {
     const rates = RATE_GROUPS.includes(path[path.length - 1]);
     for (const [measure, value] of Object.entries(report.values)) {
-      const [low, high] = report.ci[measure] ?? [null, null];
+      const [low, high] = ownValue(report.ci, measure) ?? [null, null];
       const rate = rates || /_rate$|accuracy$/.test(measure);
       cells.push({ column: path[0] ?? "", kind: path.slice(1).join(" "), measure, value, low, high, rate });
     }
@@ -24,7 +26,7 @@ export function tabulate(result) {
 
 export function spokenName(name) {
   const known = { spl: "SPL", psnr: "PSNR", ood: "out of distribution" };
-  return known[name] ?? name.replace(/_rate$/, "").replaceAll("_", " ");
+  return ownValue(known, name) ?? name.replace(/_rate$/, "").replaceAll("_", " ");
 }
 
 // Every mapping that holds plain values, by the names that lead to it.
@@ -35,7 +37,7 @@ function reportsIn(result, path) {
     if (name === "ci" || (name === SECONDS && !path.length)) continue;
     if (!isGroup(value)) values[name] = value;
     else {
-      const ci = RATE_GROUPS.includes(name) ? { ci: result.ci?.[name] ?? {} } : {};
+      const ci = RATE_GROUPS.includes(name) ? { ci: ownValue(result.ci, name) ?? {} } : {};
       inner.push(...reportsIn({ ...value, ...ci }, [...path, name]));
     }
   }

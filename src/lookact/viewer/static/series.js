@@ -1,5 +1,7 @@
 // Numbers of runs as curves: joined chunk by chunk, smoothed, averaged over seeds. Pure: no page, no network.
 
+import { ownValue } from "./format.js";
+
 export function emptyTable() {
   return { columns: { step: [] }, version: "", offset: 0, skipped: 0 };
 }
@@ -11,8 +13,8 @@ export function joinTable(table, answer) {
   const added = answer.columns.step.length;
   const columns = {};
   for (const key of new Set([...Object.keys(before.columns), ...Object.keys(answer.columns)])) {
-    const old = before.columns[key] ?? Array(length).fill(null);
-    const fresh = answer.columns[key] ?? Array(added).fill(null);
+    const old = ownValue(before.columns, key) ?? Array(length).fill(null);
+    const fresh = ownValue(answer.columns, key) ?? Array(added).fill(null);
     columns[key] = added ? old.concat(fresh) : old;
   }
   const skipped = before.skipped + answer.skipped;
@@ -40,7 +42,7 @@ export function placesOf(table, axis) {
 
 // The points of one key, by step or by time; a step written again counts as it was written last.
 export function curveOf(table, key, axis) {
-  const values = table.columns[key];
+  const values = ownValue(table.columns, key);
   if (!values) return { x: [], y: [] };
   const along = placesOf(table, axis);
   const steps = table.columns.step;

@@ -1,5 +1,7 @@
 // Settings by their dotted names, and where configs differ. Pure.
 
+import { ownValue } from "./format.js";
+
 export function flatten(config, prefix = "") {
   const flat = {};
   for (const [name, value] of Object.entries(config ?? {})) {
@@ -16,7 +18,7 @@ export function compareSettings(configs) {
   const flats = configs.map((config) => flatten(config));
   const names = [...new Set(flats.flatMap((flat) => Object.keys(flat)))];
   return names.map((name) => {
-    const values = flats.map((flat) => flat[name]);
+    const values = flats.map((flat) => ownValue(flat, name));
     const written = values.map((value) => JSON.stringify(value) ?? "");
     return [name, values, new Set(written).size > 1];
   });

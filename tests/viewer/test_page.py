@@ -1,6 +1,6 @@
 import re
 
-from lookact.viewer.pages import STATIC, bundle, one_page, static_files
+from lookact.viewer.page import STATIC, bundle, one_page, static_files
 
 NAMES = re.compile(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 STATIC = Path(__file__).parent / "static"
-TYPES = {
+STATIC_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -23,7 +23,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function|const|let|class)", re.MULT
 @cache
 def static_files() -> dict[str, bytes]:
     """The page's files by name."""
-    return {path.name: path.read_bytes() for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
+    return {path.name: path.read_bytes() for path in sorted(STATIC.iterdir()) if path.suffix in STATIC_TYPES}
 
 
 def bundle(main: str = MAIN) -> str:
