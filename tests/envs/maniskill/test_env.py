@@ -23,7 +23,7 @@ pytestmark = [
     ),
 ]
 SIZE = 64
-PLAIN = Randomisation(appearance=False)
+CLEARLY_VISIBLE = Randomisation(appearance=False)
 ALL = Randomisation(appearance=True, background=True, light=True, camera=True, clutter=True)
 
 
@@ -44,7 +44,7 @@ def make():
 @pytest.fixture(scope="module")
 def plain():
     """A table with a red cube and nothing else, for tests that leave it as good as new."""
-    env = ManiSkillTable(image_size=SIZE, randomise=PLAIN, max_steps=1000)
+    env = ManiSkillTable(image_size=SIZE, randomise=CLEARLY_VISIBLE, max_steps=1000)
     yield env
     env.close()
 
@@ -98,8 +98,8 @@ def test_it_shows_and_takes_what_the_mujoco_table_does(make, control):
 
 
 def test_the_same_seeds_are_the_same_scene_in_both_simulators(make):
-    settings = {"image_size": SIZE, "randomise": PLAIN}
-    env, table = make(randomise=PLAIN), Tabletop(task="reach", control="delta_qpos", **settings)
+    settings = {"image_size": SIZE, "randomise": CLEARLY_VISIBLE}
+    env, table = make(randomise=CLEARLY_VISIBLE), Tabletop(task="reach", control="delta_qpos", **settings)
     for seed in range(3):
         shown, expected = env.reset(seed=seed)[0], table.reset(seed=seed)[0]
         assert shown["instruction"] == expected["instruction"]
@@ -155,7 +155,7 @@ def test_the_gripper_opens_and_closes(plain):
 
 
 def test_what_the_arm_runs_into_is_pushed_away(make):
-    env = make(control="ee_delta", randomise=PLAIN, max_steps=60)
+    env = make(control="ee_delta", randomise=CLEARLY_VISIBLE, max_steps=60)
     env.reset(seed=0)
     x, y = env.start.objects[0, :2]
     before = env.task.things[0].pose.p[0].numpy().copy()

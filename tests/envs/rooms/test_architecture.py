@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from lookact.envs.rooms.architecture import build_structure
+from lookact.envs.rooms.layout import sample_floor_plan
 from lookact.envs.rooms.obstacles import inside_floor
 from lookact.envs.rooms.parts import CEILING, FLOOR, WALL, assemble
-from lookact.envs.rooms.plan import draw_plan
 from lookact.envs.rooms.render import face_normals
 
 
 def empty_room(seed, shape):
     rng = np.random.default_rng(seed)
-    plan = draw_plan(rng, side=(4.0, 6.0), shape=shape)
+    plan = sample_floor_plan(rng, side=(4.0, 6.0), shape=shape)
     return plan, build_structure(plan, (), rng)
 
 

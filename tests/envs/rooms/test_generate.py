@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lookact.envs.rooms.generate import RoomStyle, generate_room
+from lookact.envs.rooms.generate import TURN_FRAMES, WALK_FRAMES, RoomStyle, generate_room, record_trajectory
 from lookact.envs.rooms.obstacles import floor_clearance
 from lookact.envs.rooms.render import Camera, Renderer
 from lookact.envs.rooms.scene import CLASSES
-from lookact.envs.rooms.space import distance_field, free_space
+from lookact.envs.rooms.space import FreeSpace, distance_field, free_space
 from lookact.errors import ConfigError, EnvError
 
 
@@ -139,3 +139,19 @@ def test_impossible_wishes_are_refused_with_a_remedy():
         dataclasses.replace(RoomStyle(), shapes=("circle",))
     with pytest.raises(EnvError, match="widen"):
         generate_room(0, RoomStyle(objects=(9, 9), side=(2.0, 2.2)))
+
+
+def test_a_walk_looks_all_round_at_both_ends_and_crosses_the_room():
+    free = np.zeros((30, 60), dtype=bool)
+    free[2:28, 2:58] = True
+    poses = record_trajectory(FreeSpace(free, np.zeros(2), 0.1), np.random.default_rng(0))
+    assert poses.shape == (2 * TURN_FRAMES + WALK_FRAMES, 4, 4)
+    for spin in (poses[:TURN_FRAMES], poses[-TURN_FRAMES:]):
+        yaws = np.sort(np.arctan2(spin[:, 1, 2], spin[:, 0, 2]))
+        assert np.diff(yaws).max() < 2 * np.pi / TURN_FRAMES + 1e-6
+        assert np.ptp(spin[:, :2, 3], axis=0).max() < 1e-9
+    # from anywhere, the farthest place lies at least half of the long side away
+    assert np.linalg.norm(poses[0, :2, 3] - poses[-1, :2, 3]) > 2.3
+    # the camera looks level from left to right and a little down
+    assert np.allclose(poses[:, 2, 0], 0)
+    assert (poses[:, 2, 2] < 0).all()

@@ -6,7 +6,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 import lookact.envs.rooms.navigation as navigation
 from lookact.envs.rooms.arkit import save_scene
-from lookact.envs.rooms.experts.random_policy import random_move
+from lookact.envs.rooms.experts.demonstrate import random_move
 from lookact.envs.rooms.generate import generate_room
 from lookact.envs.rooms.goals import Task, goal_field
 from lookact.envs.rooms.motion import Pose

@@ -10,7 +10,7 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation
 from lookact.errors import EnvError
 
-PLAIN = Randomisation(appearance=False)
+CLEARLY_VISIBLE = Randomisation(appearance=False)
 
 
 def pixels_like(image: np.ndarray, channel: int) -> int:
@@ -20,7 +20,7 @@ def pixels_like(image: np.ndarray, channel: int) -> int:
 
 
 def test_red_cube_and_blue_stand_are_in_the_head_cameras_view_wherever_they_lie():
-    env = Tabletop(randomise=PLAIN)
+    env = Tabletop(randomise=CLEARLY_VISIBLE)
     for seed in range(15):
         shown, _ = env.reset(seed=seed)
         assert pixels_like(shown["head"], 0) > 15
@@ -29,7 +29,7 @@ def test_red_cube_and_blue_stand_are_in_the_head_cameras_view_wherever_they_lie(
 
 
 def test_the_wrist_camera_sees_what_the_gripper_is_about_to_take():
-    env = Tabletop(randomise=PLAIN)
+    env = Tabletop(randomise=CLEARLY_VISIBLE)
     shown, _ = env.reset(seed=0)
     far = pixels_like(shown["wrist"], 0)
     goal = env.situation().object + np.array([0, 0, 0.06])
@@ -41,7 +41,7 @@ def test_the_wrist_camera_sees_what_the_gripper_is_about_to_take():
 
 
 def test_pictures_are_upright():
-    env = Tabletop(randomise=PLAIN, cameras=("head",))
+    env = Tabletop(randomise=CLEARLY_VISIBLE, cameras=("head",))
     shown, _ = env.reset(seed=0)
     env.close()
     # the grey wall is above, the brown table below

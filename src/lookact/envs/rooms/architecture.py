@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lookact.envs.rooms.layout import Standing
+from lookact.envs.rooms.layout import DOOR_WIDTH, FloorPlan, Standing
 from lookact.envs.rooms.parts import CEILING, FLOOR, WALL, Color, Part, Placed, box, shaded, tube
-from lookact.envs.rooms.plan import DOOR_WIDTH, Plan
 from lookact.envs.rooms.scene import Array
 
 SILL, LINTEL = 0.95, 2.0
@@ -21,7 +20,7 @@ WALLS = ((0.12, 0.1), (0.55, 0.1), (0.36, 0.08), (0.98, 0.08), (0.72, 0.07), (0.
 """Hue, saturation: cream, sky, sage, rose, lilac, sand."""
 
 
-def build_structure(plan: Plan, standing: Sequence[Standing], rng: np.random.Generator) -> list[Placed]:
+def build_structure(plan: FloorPlan, standing: Sequence[Standing], rng: np.random.Generator) -> list[Placed]:
     """All that is not furniture."""
     hue, saturation = WALLS[rng.integers(len(WALLS))]
     skirting = (238.0, 236.0, 230.0) if rng.random() < 0.7 else (92.0, 68.0, 52.0)
@@ -41,7 +40,7 @@ def build_structure(plan: Plan, standing: Sequence[Standing], rng: np.random.Gen
     return placed
 
 
-def _span(plan: Plan, item: Standing) -> tuple[float, float, float]:
+def _span(plan: FloorPlan, item: Standing) -> tuple[float, float, float]:
     """The stretch of its wall an object covers: from, to, and how high."""
     wall = plan.walls[item.wall]
     middle = float((np.array([item.x, item.y]) - wall.start) @ wall.direction)
@@ -49,7 +48,7 @@ def _span(plan: Plan, item: Standing) -> tuple[float, float, float]:
     return middle - width / 2, middle + width / 2, height
 
 
-def _floor(plan: Plan, rng: np.random.Generator) -> Array:
+def _floor(plan: FloorPlan, rng: np.random.Generator) -> Array:
     """Planks or tiles that differ a little, so that motion over the floor can be seen."""
     hue, saturation, value = FLOORS[rng.integers(len(FLOORS))]
     tiles = saturation < 0.3
@@ -69,7 +68,7 @@ def _shadow(item: Standing, color: Array) -> Placed:
     return Placed(np.array(parts), item.x, item.y, item.yaw)
 
 
-def _ceiling(plan: Plan) -> Array:
+def _ceiling(plan: FloorPlan) -> Array:
     """A pale ceiling and a round lamp."""
     parts, _ = _grid(plan, (100.0, 100.0), plan.height, CEILING)
     parts[:, 7:] = 244, 243, 238
@@ -79,7 +78,7 @@ def _ceiling(plan: Plan) -> Array:
     return np.vstack([parts, lamp])
 
 
-def _grid(plan: Plan, steps: tuple[float, float], z: float, shape: int) -> tuple[Array, Array]:
+def _grid(plan: FloorPlan, steps: tuple[float, float], z: float, shape: int) -> tuple[Array, Array]:
     """Level rectangles that cover the floor plan, colourless parts (p, 10), and their (column, row) (p, 2)."""
     x0, y0, x1, y1 = plan.bounds
     xs = np.unique(np.concatenate([np.arange(x0, x1, steps[0]), [x1], plan.notch[:, [0, 2]].ravel()]).clip(x0, x1))
@@ -96,7 +95,7 @@ def _grid(plan: Plan, steps: tuple[float, float], z: float, shape: int) -> tuple
     return parts, steps_index
 
 
-def _walls(plan: Plan, color: Color) -> Array:
+def _walls(plan: FloorPlan, color: Color) -> Array:
     """One painted rectangle a wall, neighbours a shade apart."""
     return np.array([
         (WALL, *wall.start, 0.0, *(wall.start + wall.direction * wall.length), plan.height,

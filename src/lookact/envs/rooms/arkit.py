@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
+from scipy.spatial import ConvexHull, QhullError
 
 from lookact.envs.rooms.arkit_frames import (
     NAMINGS,
@@ -33,7 +35,6 @@ from lookact.envs.rooms.arkit_frames import (
     read_trajectory,
     write_trajectory,
 )
-from lookact.envs.rooms.arkit_mesh import faces_in_boxes, floor_height, floor_hull
 from lookact.envs.rooms.ply import Mesh, read_ply, write_ply
 from lookact.envs.rooms.render import Camera, Renderer
 from lookact.envs.rooms.scene import CLASSES, Array, Box, Scene
@@ -44,6 +45,8 @@ __all__ = ["check_folder", "load_depth", "load_frames", "load_scene", "save_scen
 LOWRES = Camera(256, 192, 212.0, 212.0, 128.0, 96.0)
 """Like the device's small wide camera."""
 FRAME_SECONDS = 0.1
+ROUNDING = 1e-4
+"""Metres; a box may fit its object to the bit, and a scan is stored in single precision."""
 
 
 def load_scene(folder: str | Path) -> Scene:
@@ -191,3 +194,47 @@ def _annotation(scene: Scene) -> dict[str, Any]:
 
     data = [{"uid": box.uid, "label": box.label, "segments": {"obbAligned": aligned(box)}} for box in scene.boxes]
     return {"data": data, "skipped": False, "lookact": {"floor": scene.floor.tolist()}}
+
+
+def floor_height(mesh: Mesh) -> float:
+    """The lowest height at which much level surface lies; the lowest percent of vertices where nothing is level."""
+    if not len(mesh.faces):
+        return float(np.percentile(mesh.vertices[:, 2], 1)) if len(mesh.vertices) else 0.0
+    first, second, third = (mesh.vertices[mesh.faces[:, corner]].astype(np.float64) for corner in range(3))
+    normals = np.cross(second - first, third - first)
+    areas = np.linalg.norm(normals, axis=1)
+    level = np.abs(normals[:, 2]) > 0.95 * areas
+    heights, weights = ((first + second + third)[level, 2] / 3), areas[level]
+    if not len(heights):
+        return float(np.percentile(mesh.vertices[:, 2], 1))
+    bins = np.floor((heights - heights.min()) / 0.05).astype(int)
+    surface = np.bincount(bins, weights)
+    lowest = int(np.argmax(surface >= 0.3 * surface.max()))
+    near = np.abs(bins - lowest) <= 1
+    return float(np.average(heights[near], weights=weights[near]))
+
+
+def floor_hull(vertices: NDArray[np.float32]) -> Array:
+    """(k, 2) convex hull of what lies within 15 cm of the floor, counter-clockwise."""
+    low = vertices[np.abs(vertices[:, 2]) < 0.15, :2].astype(np.float64)
+    try:
+        return low[ConvexHull(low).vertices]
+    except (QhullError, ValueError, IndexError):
+        if not len(vertices):
+            return np.zeros((0, 2))
+        (left, near), (right, far) = vertices[:, :2].min(axis=0), vertices[:, :2].max(axis=0)
+        return np.array([[left, near], [right, near], [right, far], [left, far]], dtype=np.float64)
+
+
+def faces_in_boxes(
+    vertices: NDArray[np.float32], faces: NDArray[np.int32], boxes: tuple[Box, ...]
+) -> NDArray[np.int32]:
+    """(m,) the smallest box that holds each face's centroid, or -1."""
+    centres = vertices[faces].mean(axis=1).astype(np.float64)
+    instances = np.full(len(faces), -1, np.int32)
+    # large boxes first, so that the smaller one overwrites
+    for index in sorted(range(len(boxes)), key=lambda index: -float(np.prod(boxes[index].size))):
+        box = boxes[index]
+        inside = (np.abs((centres - box.centroid) @ box.axes.T) <= box.size / 2 + ROUNDING).all(axis=1)
+        instances[inside] = index
+    return instances

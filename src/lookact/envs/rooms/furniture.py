@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.rooms import appliances, bathroom, living
+from lookact.envs.rooms import fixtures, living
 from lookact.envs.rooms.parts import Color, Part
 
 Range = tuple[float, float]
@@ -43,30 +43,30 @@ KINDS: dict[str, Kind] = {
         living.cabinet, (0.7, 1.2), (0.4, 0.55), (0.8, 1.7), ((0.06, 0.08), (0.6, 0.75), (0.42, 0.58)), WOOD
     ),
     "refrigerator": Kind(
-        appliances.refrigerator, (0.6, 0.8), (0.6, 0.7), (1.6, 1.9), ((0.54, 0.58), (0.14, 0.26), (0.8, 0.94)), DARK
+        fixtures.refrigerator, (0.6, 0.8), (0.6, 0.7), (1.6, 1.9), ((0.54, 0.58), (0.14, 0.26), (0.8, 0.94)), DARK
     ),
     "shelf": Kind(
         living.shelf, (0.75, 1.15), (0.28, 0.36), (1.4, 1.95), ((0.04, 0.06), (0.5, 0.65), (0.26, 0.36)), WOOD
     ),
     "stove": Kind(
-        appliances.stove, (0.55, 0.72), (0.55, 0.65), (0.95, 1.08), ((0.6, 0.7), (0.04, 0.12), (0.24, 0.36)), STEEL
+        fixtures.stove, (0.55, 0.72), (0.55, 0.65), (0.95, 1.08), ((0.6, 0.7), (0.04, 0.12), (0.24, 0.36)), STEEL
     ),
     "bed": Kind(living.bed, (1.2, 1.7), (1.9, 2.1), (0.8, 1.1), ((0.74, 0.83), (0.4, 0.62), (0.6, 0.85)), WOOD),
-    "sink": Kind(bathroom.sink, (0.5, 0.8), (0.42, 0.52), (0.98, 1.12), ((0.6, 0.64), (0.6, 0.8), (0.42, 0.62)), WHITE),
+    "sink": Kind(fixtures.sink, (0.5, 0.8), (0.42, 0.52), (0.98, 1.12), ((0.6, 0.64), (0.6, 0.8), (0.42, 0.62)), WHITE),
     "washer": Kind(
-        appliances.washer, (0.58, 0.64), (0.56, 0.64), (0.84, 0.9), WHITE, ((0.53, 0.57), (0.6, 0.8), (0.55, 0.8))
+        fixtures.washer, (0.58, 0.64), (0.56, 0.64), (0.84, 0.9), WHITE, ((0.53, 0.57), (0.6, 0.8), (0.55, 0.8))
     ),
     "toilet": Kind(
-        bathroom.toilet, (0.38, 0.44), (0.64, 0.72), (0.76, 0.86), WHITE, ((0.08, 0.12), (0.1, 0.2), (0.82, 0.9))
+        fixtures.toilet, (0.38, 0.44), (0.64, 0.72), (0.76, 0.86), WHITE, ((0.08, 0.12), (0.1, 0.2), (0.82, 0.9))
     ),
     "bathtub": Kind(
-        bathroom.bathtub, (1.4, 1.7), (0.7, 0.8), (0.62, 0.72), WHITE, ((0.46, 0.51), (0.45, 0.65), (0.75, 0.92))
+        fixtures.bathtub, (1.4, 1.7), (0.7, 0.8), (0.62, 0.72), WHITE, ((0.46, 0.51), (0.45, 0.65), (0.75, 0.92))
     ),
     "oven": Kind(
-        appliances.oven, (0.58, 0.66), (0.56, 0.62), (1.25, 1.5), ((0.97, 1.0), (0.68, 0.82), (0.5, 0.68)), STEEL
+        fixtures.oven, (0.58, 0.66), (0.56, 0.62), (1.25, 1.5), ((0.97, 1.0), (0.68, 0.82), (0.5, 0.68)), STEEL
     ),
     "dishwasher": Kind(
-        appliances.dishwasher, (0.45, 0.62), (0.56, 0.62), (0.82, 0.88), ((0.37, 0.43), (0.22, 0.4), (0.7, 0.86)), STEEL
+        fixtures.dishwasher, (0.45, 0.62), (0.56, 0.62), (0.82, 0.88), ((0.37, 0.43), (0.22, 0.4), (0.7, 0.86)), STEEL
     ),
     "fireplace": Kind(
         living.fireplace, (1.1, 1.5), (0.36, 0.46), (1.1, 1.3), ((0.015, 0.035), (0.55, 0.7), (0.56, 0.7)), WHITE

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from lookact.envs.rooms.motion import Pose
 from lookact.envs.rooms.obstacles import footprint, inside_floor
 from lookact.envs.rooms.places import Place, random_pose, roomy
-from lookact.envs.rooms.questions.facts import spoken
-from lookact.envs.rooms.scene import Array, Box
+from lookact.envs.rooms.scene import Array, Box, label_text
 from lookact.envs.rooms.space import distance_field
 from lookact.envs.rooms.wordings import QUESTIONS
 from lookact.seeding import derive, numpy_rng
@@ -103,7 +102,7 @@ def _in_sight(floor: Array, points: Array, targets: Array) -> NDArray[np.bool_]:
 def _make_task(
     place: Place, goal: int, field: NDArray[np.float32], start: Pose, seed: int, questions: tuple[str, ...]
 ) -> Task:
-    label = spoken(place.scene.boxes[goal].label)
+    label = label_text(place.scene.boxes[goal].label)
     question = questions[derive(seed, "wording") % len(questions)].format(label=label)
     question_id = f"{place.scene.id}_navigation_{seed}"
     shortest = float(field[place.space.index(np.array([start.x, start.y]))])

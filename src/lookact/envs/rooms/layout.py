@@ -1,7 +1,8 @@
-"""Where furniture stands: backs to walls with room in front, chairs at tables, nothing in anything else's way."""
+"""Floor plans of empty rooms, and the furniture layout: backs to walls, chairs at tables, nothing in the way."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.envs.rooms.furniture import KINDS, Piece
-from lookact.envs.rooms.plan import DOOR_WIDTH, Plan
 from lookact.envs.rooms.scene import Array
 
 CANDIDATES = 48
@@ -19,6 +19,7 @@ ISLE = 0.5
 """Metres kept clear round what stands free."""
 GAP = 0.025
 """Metres between a wall and what stands at it: the skirting's depth."""
+DOOR_WIDTH = 0.86
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Standing:
         return np.array([self.x - half[0], self.y - half[1], self.x + half[0], self.y + half[1]])
 
 
-def furnish(plan: Plan, pieces: Sequence[Piece], rng: np.random.Generator) -> list[Standing] | None:
+def furnish(plan: FloorPlan, pieces: Sequence[Piece], rng: np.random.Generator) -> list[Standing] | None:
     """A place for each piece, the largest at the walls first; None if one finds no place."""
     standing: list[Standing] = []
     zones = [_door_zone(plan)]
@@ -65,7 +66,7 @@ def _turn(piece: Piece) -> tuple[bool, bool, float]:
     return not KINDS[piece.label].at_wall, piece.label in ("chair", "stool"), -piece.size[0] * piece.size[1]
 
 
-def _at_wall(plan: Plan, piece: Piece, solids: Array, zones: Array, rng: np.random.Generator) -> Standing | None:
+def _at_wall(plan: FloorPlan, piece: Piece, solids: Array, zones: Array, rng: np.random.Generator) -> Standing | None:
     """The first of many random places with its back to a wall that keeps all fronts clear."""
     width, depth, _ = piece.size
     walls = plan.walls
@@ -92,7 +93,7 @@ def _at_wall(plan: Plan, piece: Piece, solids: Array, zones: Array, rng: np.rand
     return Standing(piece, float(centres[best, 0]), float(centres[best, 1]), walls[wall].yaw, wall)
 
 
-def _anywhere(plan: Plan, piece: Piece, solids: Array, rng: np.random.Generator) -> Standing | None:
+def _anywhere(plan: FloorPlan, piece: Piece, solids: Array, rng: np.random.Generator) -> Standing | None:
     """The first of many random places in the open."""
     yaws = np.pi / 2 * rng.integers(4, size=CANDIDATES) + rng.uniform(-0.2, 0.2, size=CANDIDATES)
     half = _half_extent(piece, yaws).T
@@ -107,7 +108,11 @@ def _anywhere(plan: Plan, piece: Piece, solids: Array, rng: np.random.Generator)
 
 
 def _at_table(
-    plan: Plan, piece: Piece, tables: Sequence[Standing], standing: Sequence[Standing], rng: np.random.Generator
+    plan: FloorPlan,
+    piece: Piece,
+    tables: Sequence[Standing],
+    standing: Sequence[Standing],
+    rng: np.random.Generator,
 ) -> Standing | None:
     """A seat at one side of a table, facing it."""
     _, depth, _ = piece.size
@@ -128,7 +133,7 @@ def _at_table(
     return None
 
 
-def _door_zone(plan: Plan) -> Array:
+def _door_zone(plan: FloorPlan) -> Array:
     """(4,) the floor a door needs."""
     wall = plan.walls[plan.door_wall]
     near = wall.start + wall.direction * plan.door_start
@@ -136,7 +141,7 @@ def _door_zone(plan: Plan) -> Array:
     return np.concatenate([np.minimum(near, far), np.maximum(near, far)])
 
 
-def _front_zone(plan: Plan, standing: Standing) -> Array:
+def _front_zone(plan: FloorPlan, standing: Standing) -> Array:
     """(4,) the floor to be kept clear before what stands at a wall."""
     wall = plan.walls[standing.wall]
     width, depth, _ = standing.piece.size
@@ -165,3 +170,77 @@ def _touch(rectangles: Array, others: Array) -> NDArray[np.bool_]:
     high = np.minimum(rectangles[:, None, 2:], others[None, :, 2:])
     touch: NDArray[np.bool_] = np.any(np.all(high > low, axis=2), axis=1)
     return touch
+
+
+@dataclass(frozen=True)
+class Wall:
+    """A straight wall; inside the room is to the left of its direction."""
+
+    start: Array
+    """(2,)"""
+    direction: Array
+    """(2,) unit, along the X or the Y axis."""
+    length: float
+
+    @property
+    def normal(self) -> Array:
+        """(2,) into the room."""
+        return np.array([-self.direction[1], self.direction[0]])
+
+    @property
+    def yaw(self) -> float:
+        """The turn of a frame whose x runs along the wall and whose y points into the room."""
+        return float(np.arctan2(self.direction[1], self.direction[0]))
+
+
+@dataclass(frozen=True)
+class FloorPlan:
+    """An empty room, a rectangle or an L, centred on the origin."""
+
+    floor: Array
+    """(k, 2) corners, counter-clockwise."""
+    notch: Array
+    """(0 or 1, 4) the corner cut out of an L as x0 y0 x1 y1."""
+    height: float
+    door_wall: int
+    door_start: float
+    """Metres from the wall's start to the door's near edge."""
+
+    @property
+    def bounds(self) -> Array:
+        """(4,) x0 y0 x1 y1."""
+        return np.concatenate([self.floor.min(axis=0), self.floor.max(axis=0)])
+
+    @functools.cached_property
+    def walls(self) -> tuple[Wall, ...]:
+        """One for each edge of the floor, in order."""
+        edges = np.roll(self.floor, -1, axis=0) - self.floor
+        lengths = np.abs(edges).sum(axis=1)
+        return tuple(
+            Wall(start, edge / length, float(length)) for start, edge, length in zip(self.floor, edges, lengths)
+        )
+
+
+def sample_floor_plan(rng: np.random.Generator, *, side: tuple[float, float], shape: str) -> FloorPlan:
+    """A room of the shape ("rectangle" or "L") with sides in the range and a door in one of its walls."""
+    half = rng.uniform(*side, size=2) / 2
+    corners = half * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+    notch = np.zeros((0, 4))
+    if shape == "L":
+        corners, notch = _cut_corner(corners, int(rng.integers(4)), rng.uniform(0.3, 0.5, size=2) * 2 * half)
+    lengths = np.abs(np.roll(corners, -1, axis=0) - corners).sum(axis=1)
+    wide = np.flatnonzero(lengths > DOOR_WIDTH + 0.5)
+    wall = int(wide[rng.integers(len(wide))])
+    start = float(rng.uniform(0.2, lengths[wall] - DOOR_WIDTH - 0.2))
+    return FloorPlan(corners, notch, float(rng.uniform(2.4, 2.8)), wall, start)
+
+
+def _cut_corner(corners: Array, corner: int, cut: Array) -> tuple[Array, Array]:
+    """A rectangle's corners (4, 2) with one corner cut out by (x, y): the L's corners (6, 2), the notch (1, 4)."""
+    point = corners[corner]
+    before = np.sign(corners[corner - 1] - point) * cut
+    after = np.sign(corners[(corner + 1) % 4] - point) * cut
+    inner = np.array([point + before, point + before + after, point + after])
+    shape = np.concatenate([corners[:corner], inner, corners[corner + 1 :]])
+    far = point + before + after
+    return shape, np.concatenate([np.minimum(point, far), np.maximum(point, far)])[None]

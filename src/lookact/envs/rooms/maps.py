@@ -1,4 +1,4 @@
-"""A room from above, as a person likes to see it: furniture, walls, names, paths and where the agent looks."""
+"""Top-down maps of rooms: furniture, walls, labels, paths and camera poses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from lookact.envs.rooms.grid import cells_of
 from lookact.envs.rooms.obstacles import inside_floor, vertical_extent
 from lookact.envs.rooms.render import Renderer
 from lookact.envs.rooms.scene import Array, Scene, camera_pose
-from lookact.envs.rooms.space import FreeSpace
+from lookact.envs.rooms.space import FreeSpace, cells_of
 from lookact.types import FloorMap
 
 Picture = NDArray[np.uint8]

@@ -17,9 +17,8 @@ from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.goals import Difficulty, Task, find_task
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, read_move
-from lookact.envs.rooms.places import Place, generated_place, place_map, recorded_place
+from lookact.envs.rooms.places import Place, Walker, generated_place, place_map, recorded_place
 from lookact.envs.rooms.render import Camera
-from lookact.envs.rooms.walker import Walker
 from lookact.envs.rooms.wordings import QUESTIONS
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive

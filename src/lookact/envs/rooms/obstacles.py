@@ -44,7 +44,7 @@ def _edges(floor: Array) -> list[tuple[list[float], list[float]]]:
 
 
 def box_distance(boxes: tuple[Box, ...], points: Array, *, height: float) -> Array:
-    """Metres (...) from points (..., 2) to the nearest box an agent of that height would bump into."""
+    """Metres (...) from points (..., 2) to the nearest box an agent of that height would mark_blocked into."""
     nearest = np.full(points.shape[:-1], np.inf)
     for box in boxes:
         bottom, top = vertical_extent(box)

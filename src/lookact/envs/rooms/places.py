@@ -1,4 +1,4 @@
-"""A scene made ready to walk through: its picture maker and its walkable floor, built once and shared."""
+"""A scene ready to be simulated: renderer and free space, built once and shared, and the camera that moves in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import ndimage
 from lookact.envs.rooms.arkit import load_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
 from lookact.envs.rooms.maps import floor_map
-from lookact.envs.rooms.motion import Pose
+from lookact.envs.rooms.motion import Limits, Motion, Move, Pose, apply_move
 from lookact.envs.rooms.render import Camera, Renderer
 from lookact.envs.rooms.scene import Scene
 from lookact.envs.rooms.space import FreeSpace, free_space
@@ -93,3 +93,23 @@ def look(place: Place, pose: Pose, camera: Camera) -> View:
 
 def _prepare(scene: Scene) -> Place:
     return Place(scene, Renderer(scene), free_space(scene))
+
+
+class Walker:
+    """Keeps count of metres and collisions over an episode."""
+
+    def __init__(self, place: Place, start: Pose, camera: Camera, limits: Limits) -> None:
+        self.place, self.camera, self.limits = place, camera, limits
+        self.pose: Pose = start
+        self.view: View = look(place, start, camera)
+        self.path_length = 0.0
+        self.collisions = 0
+
+    def move(self, move: Move) -> Motion:
+        """Go, and look again."""
+        motion = apply_move(self.place.space, self.pose, move)
+        self.pose = motion.pose
+        self.view = look(self.place, self.pose, self.camera)
+        self.path_length += motion.travelled
+        self.collisions += motion.collided
+        return motion

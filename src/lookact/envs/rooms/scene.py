@@ -58,6 +58,11 @@ class Scene:
     """(t, 4, 4) camera-to-world poses of the recorded walk; may be empty."""
 
 
+def label_text(label: str) -> str:
+    """A class label as words."""
+    return label.replace("_", " ")
+
+
 def camera_pose(x: float, y: float, yaw: float, *, height: float, pitch: float = 0.0) -> Array:
     """Camera-to-world (4, 4) at (x, y, height). Yaw 0 looks along +X and grows counter-clockwise (left);
     pitch is positive looking up. Radians."""

@@ -1,4 +1,8 @@
-"""Where an agent can stand and how far it is from there: a grid over the floor plan, and geodesics on it."""
+"""Free space as a floor grid, and geodesic distances on it.
+
+Kinds of CPU differ in the last digits of a sine, a product or a depth. What stands on the edge of a cell, or as far off
+as a limit says, must not be decided by them: within a tolerance it counts as on the edge, and the edge's rule holds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,6 @@ from scipy import ndimage
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from lookact.envs.rooms.grid import ROUNDING, SINGLE_ROUNDING, cells_of
 from lookact.envs.rooms.obstacles import box_distance, floor_clearance, structure_points
 from lookact.envs.rooms.scene import Array, Scene
 from lookact.errors import DataError
@@ -34,6 +37,11 @@ MOVES = tuple(
 )
 REACH = 2
 BACK_OFF = 1e-4
+ROUNDING = 1e-9
+"""Metres (or degrees) that double precision may be off by: thousands of times its last digit, far below any distance
+that matters."""
+SINGLE_ROUNDING = 1e-5
+"""Metres that a depth picture or a mesh may be off by: single precision has steps of a micrometre at ten metres."""
 
 
 @dataclass(frozen=True)
@@ -199,3 +207,11 @@ def _crossings(space: FreeSpace, start: Array, end: Array) -> Array:
         lines = np.arange(np.floor(min(a, b)) + 1, np.ceil(max(a, b)))
         crossings.append((lines - a) / (b - a) if a != b else lines[:0])
     return np.sort(np.concatenate(crossings))
+
+
+def cells_of(points: Array, origin: Array, cell: float, *, tolerance: float = ROUNDING) -> NDArray[np.intp]:
+    """(..., 2) column and row of the cells around points (..., 2), which may lie off the grid.
+
+    A cell holds its lower edges: a point less than `tolerance` short of an edge stands on it.
+    """
+    return np.floor((points - origin + tolerance) / cell).astype(np.intp)

@@ -19,12 +19,11 @@ import gymnasium
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, Pose, clamp
-from lookact.envs.rooms.places import Place, generated_place, place_map, random_pose, recorded_place, roomy
-from lookact.envs.rooms.question_coverage import Seen
+from lookact.envs.rooms.places import Place, Walker, generated_place, place_map, random_pose, recorded_place, roomy
 from lookact.envs.rooms.questions import ask
+from lookact.envs.rooms.questions.coverage import Coverage
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.vsi import Question, format_prompt
-from lookact.envs.rooms.walker import Walker
 from lookact.envs.rooms.wordings import TYPES
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive, numpy_rng
@@ -87,7 +86,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         super().reset(seed=seed)
         self.inquiry = self._find_inquiry(*episode_seeds(self, seed, options))
         self.walker = Walker(self.inquiry.place, self.inquiry.start, self.camera, self.limits)
-        self.seen = Seen(self.inquiry.question, tuple(box.label for box in self.inquiry.place.scene.boxes))
+        self.seen = Coverage(self.inquiry.question, tuple(box.label for box in self.inquiry.place.scene.boxes))
         self.seen.add(self.walker.view)
         self.turn = 0
         self._over = False

@@ -13,7 +13,7 @@ import numpy as np
 
 from lookact.config import to_mapping
 from lookact.data.episode_store import EpisodeStore
-from lookact.envs.rooms.experts.random_policy import random_reply
+from lookact.envs.rooms.experts.demonstrate import random_reply
 from lookact.errors import DataError
 from lookact.protocols import Actor, Env
 from lookact.recipes.ppo.config import Config

@@ -10,7 +10,7 @@ from lookact.algorithms.vlm import open_chat
 from lookact.algorithms.vlm_sft import teach
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.quality import summarise
-from lookact.envs.rooms.experts.random_policy import random_move
+from lookact.envs.rooms.experts.demonstrate import random_move
 from lookact.envs.rooms.motion import Limits
 from lookact.models.vlm.policy import ChatVLM
 from lookact.plots.navigation import draw_sheet

@@ -4,9 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from lookact.envs.rooms.experts.demonstrate import demonstrate
+from lookact.envs.rooms.experts.demonstrate import demonstrate, random_reply
 from lookact.envs.rooms.experts.navigator import Navigator
-from lookact.envs.rooms.experts.random_policy import random_reply
 from lookact.envs.rooms.motion import Limits, Pose
 from lookact.envs.rooms.navigation import Navigation
 from lookact.envs.rooms.places import look

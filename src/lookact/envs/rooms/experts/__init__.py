@@ -1,1 +1,1 @@
-"""Agents that know how: they show the way to learners, and say what they see."""
+"""Scripted experts for demonstrations, with reasoning in words."""

@@ -1,23 +1,27 @@
-"""Episodes shown by an expert, with the expert's own reply as the label even where noise led it astray."""
+"""Expert demonstrations, labelled with the expert's own reply even in states that noise led to; random policies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium
+import numpy as np
 
 from lookact.envs.rooms import navigation, spatial_vqa
-from lookact.envs.rooms.experts.looker import Looker
 from lookact.envs.rooms.experts.navigator import Navigator
-from lookact.envs.rooms.experts.random_policy import random_move
+from lookact.envs.rooms.experts.occupancy_map import FORWARD_STEP, TURN_STEP
+from lookact.envs.rooms.experts.vqa_expert import VQAExpert
+from lookact.envs.rooms.motion import Limits, Move
 from lookact.envs.rooms.navigation import Navigation
 from lookact.envs.rooms.places import View
 from lookact.envs.rooms.spatial_vqa import SpatialVQA
 from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
-from lookact.text.actions import MOVE_KEYS
+from lookact.text.actions import ANSWER_KEY, MOVE_KEYS
 from lookact.types import Observation
 
 
@@ -72,10 +76,30 @@ def expert_for(world: Navigation | SpatialVQA) -> Expert:
     """An expert for the episode that an environment has just begun."""
     if isinstance(world, SpatialVQA):
         labels = tuple(box.label for box in world.inquiry.place.scene.boxes)
-        return Looker(world.inquiry.question, labels, camera=world.camera, limits=world.limits)
+        return VQAExpert(world.inquiry.question, labels, camera=world.camera, limits=world.limits)
     return Navigator(
         world.task.goal,
         camera=world.camera,
         limits=world.limits,
         success_distance=world.difficulty.success_distance,
     )
+
+
+def random_move(rng: np.random.Generator, limits: Limits) -> Move:
+    """Any rotation and any walk within `limits`, in an expert's steps, standing still included."""
+    turns = math.floor(limits.rotation_degrees / TURN_STEP)
+    walks = math.floor(limits.forward_meters / FORWARD_STEP)
+    return Move(int(rng.integers(-turns, turns + 1)) * TURN_STEP, int(rng.integers(walks + 1)) * FORWARD_STEP)
+
+
+def random_answer(rng: np.random.Generator, options: Sequence[str] | None) -> str:
+    """Any of the options' letters, or a whole number from 1 to 30, as a reply."""
+    answer = str(rng.integers(1, 31)) if options is None else options[int(rng.integers(len(options)))][0]
+    return json.dumps({ANSWER_KEY: answer})
+
+
+def random_reply(world: Navigation | SpatialVQA, rng: np.random.Generator) -> str:
+    """Valid JSON and nothing else; questions are answered with probability 1/3, and always in the last turn."""
+    if isinstance(world, SpatialVQA) and (world.turn + 1 >= world.max_turns or rng.random() < 1 / 3):
+        return random_answer(rng, world.inquiry.question.options)
+    return random_move(rng, world.limits).json()

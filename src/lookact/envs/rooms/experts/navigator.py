@@ -1,4 +1,4 @@
-"""Walks to a goal on nothing but what its own views have shown: looks around, remembers, plans, goes."""
+"""The navigation expert: plans on an occupancy map of nothing but what its own views have shown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from lookact.envs.rooms.experts.plan import CLEARANCES, FORWARD_STEP, TURN_STEP, best_move, explore, within
-from lookact.envs.rooms.experts.seen_map import CELL, SeenMap
+from lookact.envs.rooms.experts.occupancy_map import (
+    CELL,
+    CLEARANCES,
+    FORWARD_STEP,
+    TURN_STEP,
+    OccupancyMap,
+    best_move,
+    explore,
+    within,
+)
 from lookact.envs.rooms.experts.sentences import in_view, never_seen, out_of_view
 from lookact.envs.rooms.motion import Limits, Move, Pose, bearing_to
 from lookact.envs.rooms.places import View
@@ -28,15 +36,15 @@ class Navigator:
         self.goal = goal
         self.camera, self.limits = camera, limits
         self.near = success_distance - 1.5 * CELL
-        self.map: SeenMap | None = None
+        self.map: OccupancyMap | None = None
         self.goal_points: Array = np.zeros((0, 2))
 
     def act(self, view: View, info: Mapping[str, Any]) -> str:
         """The reply to this view; of `info` it heeds whether the last walk was stopped."""
-        seen = self.map = self.map or SeenMap(view.pose, self.camera)
+        seen = self.map = self.map or OccupancyMap(view.pose, self.camera)
         points = seen.add(view)
         if info["collided"]:
-            seen.bump(view.pose)
+            seen.mark_blocked(view.pose)
         shown = points[view.instance == self.goal][:, :2]
         visible = len(shown) >= VISIBLE_SHARE * view.instance.size
         if visible:
@@ -51,13 +59,13 @@ class Navigator:
         distance = np.hypot(shown[:, 0] - pose.x, shown[:, 1] - pose.y).min()
         return in_view(bearing_to(pose, shown), float(distance))
 
-    def _choose(self, seen: SeenMap, pose: Pose) -> Move:
+    def _choose(self, seen: OccupancyMap, pose: Pose) -> Move:
         if len(self.goal_points):
             return self._approach(seen, pose)
-        rotation = seen.unlooked(pose)
+        rotation = seen.unexplored_rotation(pose)
         return explore(seen, pose, self.limits) if rotation is None else Move(rotation, 0.0)
 
-    def _approach(self, seen: SeenMap, pose: Pose) -> Move:
+    def _approach(self, seen: OccupancyMap, pose: Pose) -> Move:
         """Towards the nearest place within reach of what was seen of the goal."""
         bearing = bearing_to(pose, self.goal_points)
         for clearance in CLEARANCES:

@@ -1,10 +1,10 @@
-"""The few sentences with which experts say what they see: whether, where, and how far."""
+"""The reasoning templates of the experts: whether, where and how far a thing is seen."""
 
 from __future__ import annotations
 
 import math
 
-from lookact.envs.rooms.grid import SINGLE_ROUNDING
+from lookact.envs.rooms.space import SINGLE_ROUNDING
 
 AHEAD_DEGREES = 15.0
 BEHIND_DEGREES = 135.0

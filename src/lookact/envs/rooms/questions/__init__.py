@@ -1,7 +1,7 @@
 """Questions of VSI-Bench's ten types over any annotated room, with answers computed from its geometry.
 
 Whatever has no clear answer is not asked: things that share a name, near ties, directions close to a boundary,
-routes that bump into something. Options are shuffled, and directions and turns are drawn before the things that
+routes that mark_blocked into something. Options are shuffled, and directions and turns are drawn before the things that
 show them, so that no constant guess pays.
 """
 
@@ -18,8 +18,8 @@ from lookact.envs.rooms.questions.measure import (
     object_size_estimation,
     room_size_estimation,
 )
-from lookact.envs.rooms.questions.order import obj_appearance_order
 from lookact.envs.rooms.questions.relations import (
+    obj_appearance_order,
     object_rel_direction_easy,
     object_rel_direction_hard,
     object_rel_direction_medium,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lookact.envs.rooms.questions.facts import spoken
-from lookact.envs.rooms.scene import CLASSES
+from lookact.envs.rooms.scene import CLASSES, label_text
 from lookact.envs.rooms.vsi import Question, format_prompt
 
 DIRECTION = "By the {0}. Facing the {1}. Where is the {2}?"
@@ -20,7 +19,7 @@ BRIEF = {
     "object_rel_direction_hard": DIRECTION,
 }
 """By type, with the things in the order in which the long question names them."""
-LABELS = re.compile(r"\b(" + "|".join(sorted(map(spoken, CLASSES), key=len, reverse=True)) + r")\b")
+LABELS = re.compile(r"\b(" + "|".join(sorted(map(label_text, CLASSES), key=len, reverse=True)) + r")\b")
 
 
 def brief(question: Question) -> str:

@@ -1,4 +1,4 @@
-"""Questions whose answer is a number: how many, how far, how long, how large."""
+"""Questions with a numeric answer: object count, absolute distance, object size, room size."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from lookact.envs.rooms.grid import ROUNDING
-from lookact.envs.rooms.questions.facts import Draft, Facts, spoken
-from lookact.envs.rooms.questions.geometry import polygon_area
+from lookact.envs.rooms.questions.facts import Draft, Facts, polygon_area
+from lookact.envs.rooms.scene import label_text
+from lookact.envs.rooms.space import ROUNDING
 
 NEAREST = 0.3
 """Metres; nearer things are as good as touching, and a tenth of a metre would be too coarse for them."""
@@ -23,7 +23,9 @@ def object_counting(facts: Facts, rng: np.random.Generator, count: int) -> list[
         # the number is drawn first: twos would drown the rest
         number = rng.choice(sorted(set(left.values())))
         label = rng.choice([label for label, members in left.items() if members == number])
-        drafts.append(Draft(f"Counting every {spoken(label)} in this room, how many are there?", str(left.pop(label))))
+        drafts.append(
+            Draft(f"Counting every {label_text(label)} in this room, how many are there?", str(left.pop(label)))
+        )
     return drafts
 
 
@@ -34,7 +36,7 @@ def object_abs_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
     for choice in rng.permutation(len(pairs))[:count]:
         first, second = (pairs[choice][place] for place in rng.permutation(2))
         text = f"From the closest point of the {facts.name(first)} to the closest point of the {facts.name(second)}"
-        drafts.append(Draft(f"{text}, what is the distance in meters?", _told(facts.gaps[first, second], 1)))
+        drafts.append(Draft(f"{text}, what is the distance in meters?", _format_number(facts.gaps[first, second], 1)))
     return drafts
 
 
@@ -44,7 +46,7 @@ def object_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -
     for index in (facts.unique[place] for place in rng.permutation(len(facts.unique))[:count]):
         longest = 100 * float(facts.scene.boxes[index].size.max())
         text = f"Of the length, width and height of the {facts.name(index)}, how long is the longest in centimeters?"
-        drafts.append(Draft(text, _told(longest, 0)))
+        drafts.append(Draft(text, _format_number(longest, 0)))
     return drafts
 
 
@@ -53,9 +55,9 @@ def room_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -> 
     if len(facts.scene.floor) < 3 or not count:
         return []
     text = "How large is the floor of this room in square meters? If several rooms are shown, add them up."
-    return [Draft(text, _told(polygon_area(facts.scene.floor), 1))]
+    return [Draft(text, _format_number(polygon_area(facts.scene.floor), 1))]
 
 
-def _told(number: float, digits: int) -> str:
+def _format_number(number: float, digits: int) -> str:
     """A number as an answer, halves upwards."""
     return f"{number + ROUNDING:.{digits}f}"

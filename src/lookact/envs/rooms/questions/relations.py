@@ -1,13 +1,13 @@
-"""Questions about where things are to one another: what is closest, what is on which side."""
+"""Multiple-choice questions: relative distance, relative direction, and order of appearance."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.rooms.grid import ROUNDING
-from lookact.envs.rooms.questions.facts import Draft, Facts, choose, spoken
-from lookact.envs.rooms.questions.geometry import wrap_degrees
+from lookact.envs.rooms.questions.facts import Draft, Facts, choose, wrap_degrees
+from lookact.envs.rooms.scene import label_text
+from lookact.envs.rooms.space import ROUNDING
 
 MARGIN_METRES = 0.15
 MARGIN_SHARE = 0.15
@@ -23,6 +23,8 @@ Sectors = tuple[tuple[float, float, str], ...]
 EASY: Sectors = ((0, 180, "left"), (-180, 0, "right"))
 MEDIUM: Sectors = ((0, 135, "left"), (-135, 0, "right"), (135, 180, "back"), (-180, -135, "back"))
 HARD: Sectors = ((0, 90, "front-left"), (-90, 0, "front-right"), (90, 180, "back-left"), (-180, -90, "back-right"))
+ORDER_KINDS = 4
+ORDER_TRIES = 400
 
 
 def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
@@ -42,7 +44,7 @@ def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
             or (target, frozenset(chosen)) in drafts
         ):
             continue
-        names = [spoken(label) for label in chosen]
+        names = [label_text(label) for label in chosen]
         nearest = names[int(np.argmin(gaps))]
         options, letter = choose(rng, nearest, [name for name in names if name != nearest])
         text = (
@@ -114,3 +116,49 @@ def _edges(sectors: Sectors) -> list[float]:
     """Where one name gives way to another; sectors of one name may touch."""
     ending = {high % 360: name for _, high, name in sectors}
     return [low for low, _, name in sectors if ending[low % 360] != name]
+
+
+def obj_appearance_order(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
+    """The order in which four kinds first appear. Each is in plain view before the next is even visible_boxes."""
+    if not len(facts.scene.faces) or not len(facts.scene.trajectory):
+        return []
+    labels, seen = _kinds(facts)
+    if len(labels) < ORDER_KINDS:
+        return []
+    picks = rng.random((ORDER_TRIES, len(labels))).argsort(axis=1)[:, :ORDER_KINDS]
+    picks = np.take_along_axis(picks, seen[picks, 0].argsort(axis=1), axis=1)
+    clear = (seen[picks[:, :-1], 1] < seen[picks[:, 1:], 0]).all(axis=1)
+    drafts = []
+    for chosen in list(dict.fromkeys(tuple(row) for row in picks[clear]))[:count]:
+        names = [label_text(labels[index]) for index in chosen]
+        listed = [names[place] for place in rng.permutation(ORDER_KINDS)]
+        options, letter = choose(rng, ", ".join(names), _other_orders(rng, names))
+        text = f"In the video, in what order do these kinds of things first come into view: {', '.join(listed)}?"
+        drafts.append(Draft(text, letter, options))
+    return drafts
+
+
+def _kinds(facts: Facts) -> tuple[list[str], np.ndarray]:
+    """Labels, and the frames (k, 2) in which a member of each is first visible_boxes and first in plain view.
+
+    Kinds that are never plainly seen, or have a member the mesh does not show, are left out.
+    """
+    shown = set(np.unique(facts.scene.instances).tolist())
+    labels, frames = [], []
+    for label, members in facts.by_label.items():
+        seen = facts.first_seen[members].min(axis=0)
+        if np.isfinite(seen).all() and shown.issuperset(members):
+            labels.append(label)
+            frames.append(seen)
+    return labels, np.array(frames).reshape(-1, 2)
+
+
+def _other_orders(rng: np.random.Generator, names: list[str]) -> list[str]:
+    """Three different wrong orders."""
+    right = ", ".join(names)
+    wrong: dict[str, None] = {}
+    while len(wrong) < 3:
+        order = ", ".join(names[place] for place in rng.permutation(ORDER_KINDS))
+        if order != right:
+            wrong[order] = None
+    return list(wrong)

@@ -3,7 +3,7 @@ import pytest
 
 from lookact.envs.rooms.motion import Move, Pose, apply_move
 from lookact.envs.rooms.places import look
-from lookact.envs.rooms.question_coverage import Seen, asked_about, glimpsed
+from lookact.envs.rooms.questions.coverage import Coverage, named_boxes, visible_boxes
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.spatial_vqa import SpatialVQA
 from lookact.envs.rooms.vsi import Question
@@ -16,22 +16,22 @@ ROOM = Question(0, "mine", "s", "room_size_estimation", "How large is the room?"
 
 def test_things_are_found_in_the_question_and_in_its_options():
     question = Question(0, "mine", "s", "object_rel_distance", "Closest to the bed?", "A", ("A. tv monitor", "B. sofa"))
-    assert asked_about(question, ("chair", "tv_monitor", "bed", "bed", "bedroom")) == (1, 2, 3)
+    assert named_boxes(question, ("chair", "tv_monitor", "bed", "bed", "bedroom")) == (1, 2, 3)
 
 
 def test_the_share_grows_with_each_thing_that_comes_into_view(make_place):
     place = make_place(6.0, 4.0, TWO)
-    seen = Seen(BOTH, tuple(TWO))
+    seen = Coverage(BOTH, tuple(TWO))
     assert seen.share == 0.0
     for yaw, share in ((0.0, 0.5), (0.0, 0.5), (np.pi, 1.0)):
         view = look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA)
-        assert glimpsed(view) == ({0} if yaw == 0.0 else {1})
+        assert visible_boxes(view) == ({0} if yaw == 0.0 else {1})
         seen.add(view)
         assert seen.share == share
 
 
 def test_a_question_about_the_room_counts_quarters_of_the_circle(make_place):
-    place, seen = make_place(6.0, 4.0, {}), Seen(ROOM, ())
+    place, seen = make_place(6.0, 4.0, {}), Coverage(ROOM, ())
     for yaw, share in ((0.1, 0.25), (0.2, 0.25), (1.7, 0.5), (-0.1, 0.75), (-3.0, 1.0)):
         seen.add(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA))
         assert seen.share == share
@@ -40,7 +40,7 @@ def test_a_question_about_the_room_counts_quarters_of_the_circle(make_place):
 @pytest.mark.parametrize("start", [0.0, -np.pi, np.pi / 2, 1e-12, -1e-12])
 @pytest.mark.parametrize("turn", [90, -90])
 def test_four_quarter_turns_see_the_whole_circle(make_place, start, turn):
-    place, seen = make_place(6.0, 4.0, {}), Seen(ROOM, ())
+    place, seen = make_place(6.0, 4.0, {}), Coverage(ROOM, ())
     pose = Pose(3.0, 2.0, start, 1.2)
     for quarter in range(1, 5):
         seen.add(look(place, pose, CAMERA))

@@ -1,4 +1,4 @@
-"""Looks around until it has seen what a question is about, then answers."""
+"""The spatial-VQA expert: looks around until it has seen what the question is about, then answers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lookact.envs.rooms.experts.plan import explore
-from lookact.envs.rooms.experts.seen_map import SeenMap
+from lookact.envs.rooms.experts.occupancy_map import OccupancyMap, explore
 from lookact.envs.rooms.experts.sentences import counted, enough_seen, guessed, located, room_ahead, still_looking
 from lookact.envs.rooms.motion import Limits, Move, bearing_to
 from lookact.envs.rooms.places import View
-from lookact.envs.rooms.question_coverage import asked_about, glimpsed
-from lookact.envs.rooms.questions.facts import spoken
+from lookact.envs.rooms.questions.coverage import named_boxes, visible_boxes
 from lookact.envs.rooms.render import Camera
-from lookact.envs.rooms.scene import Array
+from lookact.envs.rooms.scene import Array, label_text
 from lookact.envs.rooms.vsi import Question
 from lookact.text.actions import ANSWER_KEY
 
@@ -25,24 +23,24 @@ GUESSES = {"object_counting": "2", "object_abs_distance": "2.0", "object_size_es
 WHOLE_ROOM = ("object_counting", "room_size_estimation")
 
 
-class Looker:
+class VQAExpert:
     """Knows the labels of what it sees, and measures without error what it has seen; the rest it must guess."""
 
     def __init__(self, question: Question, labels: tuple[str, ...], *, camera: Camera, limits: Limits) -> None:
         """`labels` are those of `Scene.boxes`, by the index in `View.instance`."""
         self.question, self.camera, self.limits = question, camera, limits
-        self.labels = tuple(spoken(label) for label in labels)
-        self.wanted = set(asked_about(question, labels))
+        self.labels = tuple(label_text(label) for label in labels)
+        self.wanted = set(named_boxes(question, labels))
         self.seen: set[int] = set()
-        self.map: SeenMap | None = None
+        self.map: OccupancyMap | None = None
 
     def act(self, view: View, info: Mapping[str, Any]) -> str:
         """The reply to this view; of `info` it heeds the turn, and whether the last walk was stopped."""
-        seen = self.map = self.map or SeenMap(view.pose, self.camera)
+        seen = self.map = self.map or OccupancyMap(view.pose, self.camera)
         points = seen.add(view)
         if info["collided"]:
-            seen.bump(view.pose)
-        new = sorted(glimpsed(view) & self.wanted - self.seen)
+            seen.mark_blocked(view.pose)
+        new = sorted(visible_boxes(view) & self.wanted - self.seen)
         self.seen.update(new)
         return " ".join([*self._report(view, points, new), *self._decide(seen, view, info)])
 
@@ -60,9 +58,9 @@ class Looker:
         away = shown - (view.pose.x, view.pose.y)
         return located(self.labels[index], bearing_to(view.pose, shown), float(np.hypot(*away.T).min()))
 
-    def _decide(self, seen: SeenMap, view: View, info: Mapping[str, Any]) -> list[str]:
+    def _decide(self, seen: OccupancyMap, view: View, info: Mapping[str, Any]) -> list[str]:
         """Why it moves or answers, and the move or answer."""
-        rotation = seen.unlooked(view.pose)
+        rotation = seen.unexplored_rotation(view.pose)
         missing = sorted({self.labels[index] for index in self.wanted} - {self.labels[index] for index in self.seen})
         if self._ready(missing, rotation):
             return [enough_seen(), self._answer(self._known())]

@@ -4,11 +4,11 @@ import math
 import numpy as np
 import pytest
 
-from lookact.envs.rooms.experts.seen_map import SeenMap, pixel_points
-from lookact.envs.rooms.grid import cells_of
-from lookact.envs.rooms.motion import Move, Pose, apply_move
+from lookact.envs.rooms.experts.occupancy_map import OccupancyMap, best_move, pixel_points, within
+from lookact.envs.rooms.motion import Limits, Move, Pose, apply_move
 from lookact.envs.rooms.places import look
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.space import FreeSpace, cells_of, distance_field
 
 CAMERA = Camera.square(96)
 
@@ -18,7 +18,7 @@ def looked(make_place):
     """A look along +X at a block 2 m ahead, in a room of 6 by 4 m."""
     place = make_place(6.0, 4.0, {"table": (3.0, 1.5, 1.0, 1.0, 2.0)})
     pose = Pose(1.0, 2.0, 0.0, 1.2)
-    seen = SeenMap(pose, CAMERA)
+    seen = OccupancyMap(pose, CAMERA)
     view = look(place, pose, CAMERA)
     seen.add(view)
     return seen, view
@@ -55,7 +55,7 @@ def test_the_last_digits_of_a_depth_change_no_map(make_place, off):
     grids = []
     # what was hit is at most off by a few steps of single precision
     for depth in (view.depth, view.depth * np.float32(1 + off / 3)):
-        seen = SeenMap(view.pose, CAMERA)
+        seen = OccupancyMap(view.pose, CAMERA)
         seen.add(dataclasses.replace(view, depth=depth))
         grids.append(seen)
     # between y = 1 m and 3 m, away from the walls
@@ -69,13 +69,13 @@ def test_the_last_digits_of_a_depth_change_no_map(make_place, off):
 def test_a_metre_away_and_half_a_view_aside_was_not_looked_at_from_wherever_one_comes(make_place, yaw):
     place = make_place(8.0, 8.0, {})
     first = Pose(4.0, 4.0, yaw, 1.2)
-    seen = SeenMap(first, CAMERA)
+    seen = OccupancyMap(first, CAMERA)
     seen.add(look(place, first, CAMERA))
     walked = apply_move(place.space, first, Move(0.0, 1.0)).pose
-    assert not seen._looked(walked, walked.yaw)
+    assert not seen._viewed(walked, walked.yaw)
     turned = apply_move(place.space, first, Move(45.0, 0.0)).pose
-    assert not seen._looked(turned, turned.yaw)
-    assert seen._looked(turned, turned.yaw - 0.01)
+    assert not seen._viewed(turned, turned.yaw)
+    assert seen._viewed(turned, turned.yaw - 0.01)
 
 
 def test_the_body_keeps_away_from_solid_things_and_takes_the_unseen_for_free(looked):
@@ -89,11 +89,11 @@ def test_the_body_keeps_away_from_solid_things_and_takes_the_unseen_for_free(loo
 def test_it_turns_where_it_has_not_looked_until_it_has_looked_everywhere(make_place):
     place = make_place(8.0, 8.0, {})
     pose = Pose(4.0, 4.0, 0.3, 1.2)
-    seen = SeenMap(pose, CAMERA)
+    seen = OccupancyMap(pose, CAMERA)
     rotations = []
     for _ in range(5):
         seen.add(look(place, pose, CAMERA))
-        rotation = seen.unlooked(pose)
+        rotation = seen.unexplored_rotation(pose)
         if rotation is None:
             break
         rotations.append(rotation)
@@ -110,7 +110,30 @@ def test_an_edge_of_the_seen_is_a_frontier(looked):
 def test_a_bump_closes_the_way_ahead_only(looked):
     seen, _ = looked
     pose = Pose(1.0, 2.0, 0.0, 1.2)
-    seen.bump(pose)
+    seen.mark_blocked(pose)
     space = seen.space(pose, clearance=0.2)
     assert not space.contains(np.array([1.25, 2.0]))
     assert space.contains(np.array([0.85, 2.0]))
+
+
+def test_within_is_a_disc():
+    space = FreeSpace(np.ones((41, 41), bool), np.zeros(2), 0.1)
+    near = within(space, np.array([[2.05, 2.05]]), 1.0)
+    assert near[20, 30]
+    assert not near[20, 31]
+    assert near.sum() == pytest.approx(np.pi * 100, rel=0.03)
+
+
+def test_the_best_move_arrives_by_the_shortest_walk():
+    space = FreeSpace(np.ones((60, 60), bool), np.zeros(2), 0.1)
+    field = distance_field(space, within(space, np.array([[4.0, 3.0]]), 0.5))
+    move = best_move(space, field, Pose(2.55, 3.05, 0.0, 1.2), Limits(forward_meters=1.5), 0.0)
+    assert (move.rotation_degrees, move.forward_meters) == (0, 1.0)
+
+
+def test_no_move_where_everything_is_blocked():
+    free = np.zeros((60, 60), bool)
+    free[30, 30] = True
+    space = FreeSpace(free, np.zeros(2), 0.1)
+    field = np.where(free, 1.0, np.inf).astype(np.float32)
+    assert best_move(space, field, Pose(3.05, 3.05, 0.0, 1.2), Limits(), 0.0) is None
