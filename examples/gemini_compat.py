@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from lookact.errors import ParseError
-from lookact.judges.client import ClientSpec, JudgeClient, server_url
-from lookact.text.verdicts import parse_verdict, strip_think
+from lookact import ParseError
+from lookact.judges import ClientSpec, JudgeClient, server_url
+from lookact.text import parse_verdict, strip_think
 
 CONCISE = "(Answer concisely, in two sentences.)"
 

@@ -15,19 +15,25 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from lookact.data.episode_store import EpisodeStore
-from lookact.data.quality import judge_quality, summarise
-from lookact.envs.rooms.maps import draw_map
-from lookact.envs.rooms.navigation import Navigation, observe
-from lookact.envs.wrappers.chat_env import ChatEnv
-from lookact.models.vlm.loading import load_chat
-from lookact.plots.episode_sheet import draw_episode
-from lookact.recipes.rloo.config import PRESETS
-from lookact.recipes.rloo.runs import open_policy
-from lookact.rollout.collect import collect
-from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.settings import Sampling
-from lookact.types import Episode, EpisodeSpec
+from lookact import (
+    ChatEnv,
+    Episode,
+    EpisodeSpec,
+    EpisodeStore,
+    HFSampler,
+    Navigation,
+    Sampling,
+    collect,
+    load_chat,
+    make_tiny,
+)
+from lookact.data import judge_quality, summarise
+from lookact.envs import draw_map
+from lookact.envs.rooms.navigation import observe
+from lookact.plots import draw_episode
+
+TEXTS = ("Find the chair.", 'I see it. {"rotation_angle_degrees": 30, "forward_meters": 0.5}')
+"""What a tiny model's tokenizer is made from."""
 
 
 def main(words: list[str] | None = None) -> None:
@@ -38,7 +44,7 @@ def main(words: list[str] | None = None) -> None:
     envs = [ChatEnv(world, observe) for world in worlds]
 
     # an actor: a checkpoint in the Hugging Face layout, and how it speaks
-    chat = load_chat(arguments.checkpoint) if arguments.checkpoint else open_policy(PRESETS["debug"], arguments.out)
+    chat = load_chat(arguments.checkpoint or make_tiny(arguments.out / "model", corpus=TEXTS))
     actor = HFSampler(chat, Sampling(max_tokens=12, temperature=1.0, min_action_tokens=3, max_action_tokens=12))
 
     # one episode

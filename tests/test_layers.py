@@ -9,7 +9,7 @@ import lookact
 
 PACKAGE = Path(lookact.__file__).parent
 ROWS = (
-    ("types", "batch", "protocols", "config", "seeding", "errors", "extras"),
+    ("types", "batch", "protocols", "config", "seeding", "errors", "extras", "lazy"),
     ("ops", "text"),
     ("envs", "models", "judges", "data"),
     ("rollout", "training", "rewards"),

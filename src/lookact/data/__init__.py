@@ -1,1 +1,19 @@
 """Episodes, demonstrations and preferences: on disk and as batches."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "episode_store": "EpisodeStore load_episode",
+        "preferences": "PreferenceStore",
+        "replay": "Replay Transitions",
+        "sequences": "Sequences SequenceReplay",
+        "segments": "Segment cut",
+        "quality": "Quality judge_quality summarise",
+        "demos": "demo_episode",
+        "lerobot.read": "read_demonstrations",
+        "lerobot.write": "write_demonstrations",
+        "lerobot.video": "read_video write_video",
+    },
+)

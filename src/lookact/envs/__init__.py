@@ -1,6 +1,28 @@
-"""Worlds to look at and act in."""
+"""Environments to look at and act in: rooms, a tabletop arm, classic control, grids, and wrappers for yours."""
 
 from gymnasium import register
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "rooms.navigation": "Navigation",
+        "rooms.spatial_vqa": "SpatialVQA",
+        "rooms.generate": "generate_room RoomStyle",
+        "rooms.scene": "Scene Box",
+        "rooms.arkit": "load_scene save_scene",
+        "rooms.maps": "draw_map floor_map",
+        "rooms.render": "Renderer Camera",
+        "tabletop.env": "Tabletop",
+        "control.fixed_horizon": "make_control_env",
+        "wrappers.chat_env": "ChatEnv",
+        "wrappers.gym_chat": "GymChat",
+        "vector.vector_env": "VectorEnv",
+        "vector.inline": "InlineVectorEnv",
+        "vector.pipelined": "PipelinedVectorEnv",
+    },
+)
 
 register(id="lookact/Navigation-v0", entry_point="lookact.envs.rooms.navigation:Navigation")
 register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.rooms.spatial_vqa:SpatialVQA")

@@ -1,1 +1,11 @@
 """Does it fit, and how long does it take."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "costs": "planned_work measured_work fit_rates Rates",
+        "model_shape": "ModelShape shape_of",
+    },
+)

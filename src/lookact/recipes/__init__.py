@@ -1,1 +1,1 @@
-"""One file a recipe, read from top to bottom."""
+"""A folder a recipe; its `train.py` shows the algorithm, to be read from top to bottom."""

@@ -1,1 +1,13 @@
 """Where rewards come from."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "answer": "answer_score well_formed",
+        "intrinsic": "curiosity",
+        "learned": "LearnedReward",
+        "shaping": "WeightedParts",
+    },
+)

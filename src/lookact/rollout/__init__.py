@@ -1,1 +1,19 @@
 """Where environments meet actors."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "episode_specs": "make_specs",
+        "vector_rollout": "roll_out Rollout",
+        "control_actor": "ControlActor",
+        "weight_sync": "WeightSync",
+        "samplers.hf": "HFSampler",
+        "samplers.settings": "Sampling VllmSpec",
+        "samplers.vllm": "VllmSampler VllmEngine",
+        "samplers.vllm_server": "VllmServer",
+        "samplers.random_actor": "RandomActor",
+        "ray.pool": "RayPool",
+    },
+)

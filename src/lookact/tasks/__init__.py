@@ -1,1 +1,10 @@
 """What is to be learned: environments, starts, demonstrations, and how success is told."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "settings": "NavigationConfig SpatialVQAConfig",
+    },
+)

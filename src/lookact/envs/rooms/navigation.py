@@ -24,6 +24,8 @@ from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive
 from lookact.types import FloorMap, Image, Observation
 
+__all__ = ["Navigation", "observe"]
+
 ATTEMPTS = 20
 
 

@@ -1,1 +1,5 @@
 """A world model and an explorer, trained in turn and against each other."""
+
+from lookact.lazy import lazy_exports
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__, {"config": "Config PRESETS", "train": "main"})
