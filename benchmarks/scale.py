@@ -44,7 +44,7 @@ class Laps:
 
 
 def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
-    """Both gains, and how well the cost model foretells seconds, on a tiny checkpoint."""
+    """Both gains, and how well the cost model predicts seconds, on a tiny checkpoint."""
     load = load or Load(groups=4, size=8)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -59,7 +59,7 @@ def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
             "times are wall seconds, medians over repetitions taken in turn; each process has one thread",
             "one worker gives the same episodes as two, bit for bit: chunks are cut by the plans' order alone",
             "acting ahead: the learner learns from a step's episodes while a worker acts for the next step",
-            "cost model: rates are fitted to the CPU seconds of small runs and foretell larger ones",
+            "cost model: rates are fitted to the CPU seconds of small runs and predict larger ones",
             *absent,
         ],
     )

@@ -1,4 +1,4 @@
-"""The cost model beside small runs: rates from some of them foretell what the others take."""
+"""The cost model beside small runs: rates fitted to some of them predict the others."""
 
 from __future__ import annotations
 
@@ -13,29 +13,38 @@ from benchmarks.nav_update import credited, learn
 from benchmarks.report import Row
 from benchmarks.walks import Load, RecordedWalk, make_specs, make_walks, open_checkpoint
 from lookact.models.vlm.policy import ChatVLM
-from lookact.planning.costs import Measured, Rates, Work, act_seconds, fit_rates, learn_seconds, measured_work
-from lookact.planning.model_shape import ModelShape, shape_of
+from lookact.planning.costs import (
+    Measured,
+    ModelShape,
+    Rates,
+    Work,
+    fit_rates,
+    measured_work,
+    rollout_seconds,
+    shape_of,
+    update_seconds,
+)
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.types import Episode
 
 KNOWN = 4
-"""Runs that rates are fitted to; those after them are foretold."""
+"""Runs that rates are fitted to; those after them are predicted."""
 REPETITIONS = 2
 
 
 def costs_row(folder: Path, load: Load) -> Row:
-    """Measured over foretold seconds of acting and learning, in runs that the rates do not know."""
+    """Measured over predicted seconds of rollouts and updates, in runs that the rates do not know."""
     chat = open_checkpoint(folder)
     shape, runs = shape_of(chat.config), measure_runs(chat, load)
-    foretold = foretell(shape, runs)
-    ratios = [run.act_seconds / act for run, (act, _) in zip(runs[KNOWN:], foretold)]
-    ratios += [run.learn_seconds / learned for run, (_, learned) in zip(runs[KNOWN:], foretold)]
+    predicted = predict(shape, runs)
+    ratios = [run.act_seconds / act for run, (act, _) in zip(runs[KNOWN:], predicted)]
+    ratios += [run.learn_seconds / learned for run, (_, learned) in zip(runs[KNOWN:], predicted)]
     measured_sum = sum(run.act_seconds + run.learn_seconds for run in runs[KNOWN:])
     return Row(
         name="seconds beside the cost model's",
         ours=f"{measured_sum:.2f} s measured",
-        against=f"{sum(map(sum, foretold)):.2f} s foretold",
+        against=f"{sum(map(sum, predicted)):.2f} s predicted",
         ratio=statistics.median(ratios),
         ratio_range=(min(ratios), max(ratios)),
         detail={"shape": asdict(shape), "runs": [asdict(run) for run in runs]},
@@ -43,11 +52,11 @@ def costs_row(folder: Path, load: Load) -> Row:
 
 
 def measure_runs(chat: ChatVLM, load: Load) -> list[Measured]:
-    """CPU seconds of acting and learning, from a few short episodes to many long ones."""
+    """CPU seconds of rollout and update, from a few short episodes to many long ones."""
     known = [replace(load, groups=1, size=4, turns=3), replace(load, groups=2, size=8, turns=3)]
     known += [replace(load, groups=1, size=4, turns=8), replace(load, groups=1, size=8, turns=5, reply_tokens=16)]
-    foretold = [replace(load, groups=4, size=8, turns=8), replace(load, groups=2, size=8, turns=6, reply_tokens=12)]
-    return [measure_run(chat, each) for each in (*known, *foretold)]
+    predicted = [replace(load, groups=4, size=8, turns=8), replace(load, groups=2, size=8, turns=6, reply_tokens=12)]
+    return [measure_run(chat, each) for each in (*known, *predicted)]
 
 
 def measure_run(chat: ChatVLM, load: Load) -> Measured:
@@ -67,10 +76,10 @@ def measure_run(chat: ChatVLM, load: Load) -> Measured:
     return Measured(measured_work(episodes, image_tokens=tokens), min(acted), min(learned))
 
 
-def foretell(shape: ModelShape, runs: Sequence[Measured]) -> list[tuple[float, float]]:
-    """Seconds of acting and of learning in the runs after the first few, by rates fitted to those."""
+def predict(shape: ModelShape, runs: Sequence[Measured]) -> list[tuple[float, float]]:
+    """Seconds of rollout and of update in the runs after the first few, by rates fitted to those."""
     rates: Rates = fit_rates(shape, runs[:KNOWN], env_seconds=0.0)
-    return [(act_seconds(shape, run.work, rates), learn_seconds(shape, run.work, rates)) for run in runs[KNOWN:]]
+    return [(rollout_seconds(shape, run.work, rates), update_seconds(shape, run.work, rates)) for run in runs[KNOWN:]]
 
 
 def read_runs(detail: Mapping[str, Any]) -> tuple[ModelShape, list[Measured]]:

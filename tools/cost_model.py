@@ -1,6 +1,6 @@
-"""Many GPUs: what each must hold, and what a learning step would take on them, by the model of `costs.py`.
+"""Memory and seconds of a learning step on many GPUs, by the cost model of `costs.py`.
 
-Learners act too, in turn, unless some GPUs only act; each acts by one process, whose environments share a core.
+Learners sample too, in turn, unless some GPUs only sample; each by one process, whose environments share a core.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lookact.planning.costs import Rates, Seconds, Work, act_seconds, learn_seconds
-from lookact.planning.model_shape import ModelShape
+from lookact.planning.costs import ModelShape, Rates, Seconds, Work, rollout_seconds, update_seconds
 
 BFLOAT16, FLOAT32 = 2, 4
 PASSES = 4.0
@@ -30,9 +29,9 @@ class Device:
     """Bytes/s to the GPUs of the same machine, one way."""
     network: float
     """Bytes/s of its share of the machine's network, one way."""
-    share: float = 0.4
-    """Of the arithmetic."""
-    read_share: float = 0.7
+    mfu: float = 0.4
+    """Model FLOPs utilisation."""
+    bandwidth_share: float = 0.7
     """Of the memory's bandwidth."""
 
 
@@ -53,8 +52,8 @@ class Setup:
     """Padded tokens a micro-batch."""
     learners: int = 1
     """GPUs that learn."""
-    actors: int = 0
-    """GPUs that only act; 0: those that learn act in turn."""
+    samplers: int = 0
+    """GPUs that only sample; 0: learners sample in turn."""
     gpus_a_machine: int = 8
 
 
@@ -63,7 +62,7 @@ def trained_parameters(shape: ModelShape, setup: Setup) -> int:
 
 
 def held_bytes(shape: ModelShape, setup: Setup, work: Work) -> dict[str, float]:
-    """Bytes that a GPU that learns holds, by what they are for; learning and acting take turns with the last two."""
+    """Bytes that a GPU that learns holds, by what they are for; update and rollout take turns with the last two."""
     parts = setup.learners if setup.kind == "shard" else 1
     trained = trained_parameters(shape, setup)
     frozen = shape.parameters if setup.lora_rank else 0
@@ -73,17 +72,17 @@ def held_bytes(shape: ModelShape, setup: Setup, work: Work) -> dict[str, float]:
     return {
         "weights": frozen * BFLOAT16 / parts + trained * FLOAT32 / own,
         "gradients": trained * FLOAT32 / own,
-        "moments": 2.0 * trained * FLOAT32 / own,
+        "optimizer": 2.0 * trained * FLOAT32 / own,
         "reference": shape.parameters * BFLOAT16 / parts if needs_copy else 0.0,
-        "learning": activation_bytes(shape, setup.token_budget) + (_gathered(shape, setup) if parts > 1 else 0.0),
-        "acting": 0.0 if setup.actors else cache_bytes(shape, work.over(setup.learners)) + _whole(shape, parts),
+        "update": activation_bytes(shape, setup.token_budget) + (_gathered(shape, setup) if parts > 1 else 0.0),
+        "rollout": 0.0 if setup.samplers else cache_bytes(shape, work.over(setup.learners)) + _whole(shape, parts),
     }
 
 
 def peak_bytes(held: dict[str, float]) -> float:
     """The most that is held at once."""
-    always = sum(size for name, size in held.items() if name not in ("learning", "acting"))
-    return always + max(held["learning"], held["acting"])
+    always = sum(size for name, size in held.items() if name not in ("update", "rollout"))
+    return always + max(held["update"], held["rollout"])
 
 
 def activation_bytes(shape: ModelShape, tokens: int) -> float:
@@ -93,9 +92,9 @@ def activation_bytes(shape: ModelShape, tokens: int) -> float:
     return kept + 2.0 * tokens * wide * BFLOAT16
 
 
-def actor_bytes(shape: ModelShape, setup: Setup, work: Work) -> float:
-    """Bytes that a GPU that only acts holds."""
-    return shape.parameters * BFLOAT16 + cache_bytes(shape, work.over(setup.actors))
+def sampler_bytes(shape: ModelShape, setup: Setup, work: Work) -> float:
+    """Bytes that a GPU that only samples holds."""
+    return shape.parameters * BFLOAT16 + cache_bytes(shape, work.over(setup.samplers))
 
 
 def cache_bytes(shape: ModelShape, work: Work) -> float:
@@ -105,30 +104,30 @@ def cache_bytes(shape: ModelShape, work: Work) -> float:
 
 def predict(shape: ModelShape, setup: Setup, device: Device, work: Work, *, env_seconds: float) -> Seconds:
     """Seconds of one learning step."""
-    acted, learned = work.over(setup.actors or setup.learners), work.over(setup.learners)
+    sampled, learned = work.over(setup.samplers or setup.learners), work.over(setup.learners)
     rates = gpu_rates(shape, device, env_seconds=env_seconds)
-    # every sampled column also reads the keys and values so far, half of the last on average
-    cache = 0.5 * acted.rounds * shape.cache_bytes(acted.prompt_tokens + acted.sampled_tokens, BFLOAT16)
+    # every decode step also reads the KV cache so far, half of the last on average
+    cache = 0.5 * sampled.rounds * shape.cache_bytes(sampled.prompt_tokens + sampled.sampled_tokens, BFLOAT16)
     return Seconds(
-        rollout=act_seconds(shape, acted, rates) + cache / (device.bandwidth * device.read_share),
-        environment=acted.env_steps * env_seconds,
-        learn=learn_seconds(shape, learned, rates, passes=PASSES),
-        exchange=exchange_seconds(shape, setup, device, learned),
+        rollout=rollout_seconds(shape, sampled, rates) + cache / (device.bandwidth * device.bandwidth_share),
+        environment=sampled.env_steps * env_seconds,
+        update=update_seconds(shape, learned, rates, passes=PASSES),
+        communication=communication_seconds(shape, setup, device, learned),
     )
 
 
 def gpu_rates(shape: ModelShape, device: Device, *, env_seconds: float) -> Rates:
-    """A column costs a reading of all weights; the rest is arithmetic."""
-    reached = device.flops * device.share
-    round_seconds = shape.parameters * BFLOAT16 / (device.bandwidth * device.read_share)
-    return Rates(reached, reached, round_seconds, reached, env_seconds)
+    """A decode step reads all weights; the rest is arithmetic."""
+    reached = device.flops * device.mfu
+    decode_step_seconds = shape.parameters * BFLOAT16 / (device.bandwidth * device.bandwidth_share)
+    return Rates(reached, reached, decode_step_seconds, reached, env_seconds)
 
 
-def exchange_seconds(shape: ModelShape, setup: Setup, device: Device, own: Work) -> float:
-    """Summing gradients, gathering shards for every pass of every micro-batch, and sending weights to those who act."""
+def communication_seconds(shape: ModelShape, setup: Setup, device: Device, own: Work) -> float:
+    """Summing gradients, gathering shards for every pass of every micro-batch, and sending weights to samplers."""
     trained = trained_parameters(shape, setup)
-    # once a machine, however many act there
-    seconds = trained * BFLOAT16 / (device.network * setup.gpus_a_machine) if setup.actors else 0.0
+    # once a machine, however many samplers are there
+    seconds = trained * BFLOAT16 / (device.network * setup.gpus_a_machine) if setup.samplers else 0.0
     if setup.learners == 1:
         return seconds
     link = device.link if setup.learners <= setup.gpus_a_machine else device.network
@@ -140,7 +139,7 @@ def exchange_seconds(shape: ModelShape, setup: Setup, device: Device, own: Work)
 
 
 def _whole(shape: ModelShape, parts: int) -> float:
-    """Weights that are put together to act with, where they are in parts."""
+    """Weights that are gathered for the rollout, where they are sharded."""
     return shape.parameters * BFLOAT16 if parts > 1 else 0.0
 
 

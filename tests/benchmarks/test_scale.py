@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import Laps, gain_row, learner, make_context, ray_rows
-from benchmarks.scale_costs import KNOWN, foretell, measure_runs, read_runs
+from benchmarks.scale_costs import KNOWN, measure_runs, predict, read_runs
 from benchmarks.walks import make_specs
 from lookact.rollout.ray.worker import RolloutWorker
 
@@ -36,7 +36,7 @@ def test_workers_and_learner_do_the_benchs_work(folder, load):
 
 
 @pytest.mark.slow
-def test_runs_that_are_foretold_are_larger_than_those_that_are_known(chat, load):
+def test_runs_that_are_predicted_are_larger_than_those_that_are_known(chat, load):
     runs = measure_runs(chat, load)
     tokens = [run.work.prompt_tokens for run in runs]
     assert len(runs) == KNOWN + 2
@@ -44,11 +44,11 @@ def test_runs_that_are_foretold_are_larger_than_those_that_are_known(chat, load)
     assert all(run.act_seconds > 0 and run.learn_seconds > 0 for run in runs)
 
 
-def test_the_record_was_foretold_to_within_a_third():
+def test_the_record_was_predicted_to_within_a_third():
     """Seconds that were measured once, beside what rates from smaller runs say: no clock is read here."""
     rows = json.loads(RECORD.read_text(encoding="utf-8"))["rows"]
     (detail,) = [row["detail"] for row in rows if row["name"].startswith("seconds beside")]
     shape, runs = read_runs(detail)
-    for run, (acted, learned) in zip(runs[KNOWN:], foretell(shape, runs)):
+    for run, (acted, learned) in zip(runs[KNOWN:], predict(shape, runs)):
         assert acted == pytest.approx(run.act_seconds, rel=0.33)
         assert learned == pytest.approx(run.learn_seconds, rel=0.33)

@@ -2,19 +2,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.planning.costs import (
+    QWEN3_VL_8B,
     Measured,
     Rates,
     Seconds,
-    act_seconds,
     fit_rates,
-    learn_seconds,
     measured_work,
     pairs_of,
     planned_work,
+    rollout_seconds,
+    shape_of,
+    update_seconds,
 )
-from lookact.planning.model_shape import shape_of
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
@@ -53,11 +57,11 @@ def test_a_plan_of_equal_turns_by_hand():
 
 
 def test_a_real_rollout_does_what_was_planned(chat):
-    plans = [EpisodeSpec(id=str(i), group=i, seed=i) for i in range(4)]
+    specs = [EpisodeSpec(id=str(i), group=i, seed=i) for i in range(4)]
     sampling = Sampling(max_tokens=5, min_action_tokens=1)
     # the end of a reply is never drawn: every reply has the full length
     chat.banned[chat.end_id] = True
-    episodes = collect(plans, [Corridor() for _ in plans], HFSampler(chat, sampling))
+    episodes = collect(specs, [Corridor() for _ in specs], HFSampler(chat, sampling))
     done = measured_work(episodes, image_tokens=4)
     assert (done.episodes, done.env_steps, done.images, done.sampled_tokens, done.rounds) == (4, 12, 12, 60, 15)
     text = [len(turn.decision.prompt_ids) - 4 for turn in episodes[0].turns]
@@ -76,19 +80,68 @@ def test_a_share_keeps_what_is_done_one_after_the_other():
 
 
 def test_overlap_hides_the_shorter_half():
-    step = Seconds(rollout=6.0, environment=1.0, learn=3.0, exchange=1.0)
+    step = Seconds(rollout=6.0, environment=1.0, update=3.0, communication=1.0)
     assert (step.total, step.overlapped) == (10.0, 6.0)
-    assert replace(step, learn=7.0).overlapped == 8.0
+    assert replace(step, update=7.0).overlapped == 8.0
 
 
 def test_rates_are_found_again_from_what_they_would_take(chat):
     shape = shape_of(chat.config)
-    rates = Rates(reading=4e9, sampling=1e9, round_seconds=2e-3, learning=6e9, env_seconds=1e-3)
+    rates = Rates(prefill=4e9, decode=1e9, decode_step_seconds=2e-3, update=6e9, env_seconds=1e-3)
     sizes = [(2, 3, 5), (8, 3, 5), (8, 6, 12), (32, 4, 3)]
     works = [planned_work(episodes=e, turns=t, image_tokens=9, text_tokens=12, reply_tokens=r) for e, t, r in sizes]
-    runs = [Measured(w, act_seconds(shape, w, rates), learn_seconds(shape, w, rates)) for w in works]
+    runs = [Measured(w, rollout_seconds(shape, w, rates), update_seconds(shape, w, rates)) for w in works]
     found = fit_rates(shape, runs, env_seconds=1e-3)
-    assert found.reading == pytest.approx(rates.reading, rel=1e-6)
-    assert found.sampling == pytest.approx(rates.sampling, rel=1e-6)
-    assert found.round_seconds == pytest.approx(rates.round_seconds, rel=1e-6)
-    assert found.learning == pytest.approx(rates.learning, rel=1e-6)
+    assert found.prefill == pytest.approx(rates.prefill, rel=1e-6)
+    assert found.decode == pytest.approx(rates.decode, rel=1e-6)
+    assert found.decode_step_seconds == pytest.approx(rates.decode_step_seconds, rel=1e-6)
+    assert found.update == pytest.approx(rates.update, rel=1e-6)
+
+
+def test_the_large_model_has_as_many_parameters_as_its_card_says():
+    # 8.77 billion, of which the vision tower has 0.58
+    assert QWEN3_VL_8B.parameters == pytest.approx(8.767e9, rel=2e-3)
+    assert QWEN3_VL_8B.vision_weights + QWEN3_VL_8B.merger_weights == pytest.approx(0.576e9, rel=0.01)
+
+
+def test_a_tiny_model_is_counted_to_within_norms_and_biases(chat):
+    shape = shape_of(chat.config)
+    matrices = sum(p.numel() for p in chat.model.parameters() if p.dim() > 1)
+    assert shape.parameters == matrices
+
+
+@pytest.mark.slow
+def test_adapters_are_counted_exactly(tiny_folder):
+    chat = load_chat(tiny_folder, lora=LoraSpec(rank=4))
+    text = sum(p.numel() for name, p in chat.named_parameters() if p.requires_grad and "language_model" in name)
+    assert shape_of(chat.config).adapter_parameters(4) == text
+
+
+def flops_of(work):
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+@pytest.fixture(scope="module")
+def eager(tiny_folder):
+    """The stock layers with attention as plain matrix products, of which the counter sees every one."""
+    return load_chat(tiny_folder, attention="eager")
+
+
+def test_text_flops_are_those_of_the_matrix_products(eager):
+    shape, (b, n) = shape_of(eager.config), (3, 40)
+    ids, places = torch.randint(20, 300, (b, n)), torch.arange(n).expand(3, b, n)
+    with torch.no_grad():
+        counted = flops_of(lambda: eager.backbone(ids, torch.ones(b, n, dtype=torch.bool), places))
+    # plain products are made for every pair, also those that the causal mask then hides
+    assert counted == shape.text_flops(b * n, b * n * n)
+
+
+def test_vision_flops_are_those_of_the_matrix_products(eager):
+    shape, tower = shape_of(eager.config), eager.causal.model.visual
+    pixels, grids = eager.encode_images([np.full((64, 64, 3), i, np.uint8) for i in range(3)])
+    tokens = eager.image_token_counts(grids)[0]
+    with torch.no_grad():
+        counted = flops_of(lambda: tower(pixels, grid_thw=grids))
+    assert counted == pytest.approx(shape.vision_flops(3, tokens), rel=1e-6)

@@ -1,19 +1,135 @@
-"""What a learning step costs in tokens, images, environment steps, arithmetic and seconds, on one device or many.
+"""Cost model of a learning step of a Qwen3-VL policy: tokens, images, environment steps, FLOPs, bytes, seconds.
 
-Counts are exact and follow from the episodes, or from a plan of them. Seconds are counts over rates: `fit_rates`
-takes the rates from small measured runs, a GPU's come from its data sheet and the share of it that such code reaches.
+Counts are exact and follow from the model's shape and the episodes, or from a plan of them. Seconds are counts over
+rates: `fit_rates` takes the rates from small measured runs, a GPU's come from its data sheet and the share of it that
+such code reaches (MFU).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
-from lookact.planning.model_shape import ModelShape
 from lookact.types import Episode
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What costs depend on; names as in the checkpoint's config."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    tied: bool
+    """Input and output embeddings are one matrix."""
+    vision_layers: int
+    vision_hidden: int
+    vision_intermediate: int
+    patch_values: int
+    """Numbers in a patch: frames x channels x height x width."""
+    merge: int
+    """Patches a side that make one token."""
+    deepstack: int
+    """Levels of the tower that join the text layers."""
+    vision_places: int = 2304
+    """Learned positions of the tower."""
+
+    @property
+    def layer_weights(self) -> int:
+        """Matrix entries of one text layer."""
+        attention = 2 * self.heads * self.head_dim + 2 * self.kv_heads * self.head_dim
+        return self.hidden * (attention + 3 * self.intermediate)
+
+    @property
+    def vision_weights(self) -> int:
+        """Matrix entries that every patch meets: the kernel and the layers."""
+        layer = 4 * self.vision_hidden**2 + 2 * self.vision_hidden * self.vision_intermediate
+        return self.patch_values * self.vision_hidden + self.vision_layers * layer
+
+    @property
+    def merger_weights(self) -> int:
+        """Matrix entries that every visual token meets, over the merger and the deepstack levels."""
+        wide = self.vision_hidden * self.merge**2
+        return (1 + self.deepstack) * (wide * wide + wide * self.hidden)
+
+    @property
+    def parameters(self) -> int:
+        """All weights but norms and biases, which make up less than a thousandth."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        places = self.vision_places * self.vision_hidden
+        return self.layers * self.layer_weights + self.vision_weights + self.merger_weights + embeddings + places
+
+    def text_flops(self, tokens: float, pairs: float) -> float:
+        """Forward FLOPs of all layers over `tokens`; `pairs` are (query, key) pairs that attention looks at."""
+        return 2 * self.layers * (self.layer_weights * tokens + 2 * self.heads * self.head_dim * pairs)
+
+    def vision_flops(self, images: float, image_tokens: float) -> float:
+        """Forward FLOPs of the tower over images of `image_tokens` each."""
+        patches = image_tokens * self.merge**2
+        attention = 2 * self.vision_layers * self.vision_hidden * patches**2
+        return 2 * images * (self.vision_weights * patches + self.merger_weights * image_tokens + attention)
+
+    def output_flops(self, units: float) -> float:
+        """Forward FLOPs of the output layer, at the units that are scored or sampled alone."""
+        return 2.0 * self.vocabulary * self.hidden * units
+
+    def cache_bytes(self, tokens: float, width: int) -> float:
+        """Keys and values of this many tokens, in numbers of `width` bytes."""
+        return 2.0 * self.layers * self.kv_heads * self.head_dim * tokens * width
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Low-rank adapters on all seven matrices of every text layer."""
+        query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sides = 2 * (self.hidden + query) + 2 * (self.hidden + key) + 3 * (self.hidden + self.intermediate)
+        return self.layers * rank * sides
+
+
+def shape_of(config: Any) -> ModelShape:
+    """The shape of a Hugging Face Qwen3-VL config."""
+    text, vision = config.text_config, config.vision_config
+    return ModelShape(
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        heads=text.num_attention_heads,
+        kv_heads=text.num_key_value_heads,
+        head_dim=text.head_dim,
+        intermediate=text.intermediate_size,
+        vocabulary=text.vocab_size,
+        tied=bool(config.tie_word_embeddings),
+        vision_layers=vision.depth,
+        vision_hidden=vision.hidden_size,
+        vision_intermediate=vision.intermediate_size,
+        patch_values=vision.temporal_patch_size * vision.in_channels * vision.patch_size**2,
+        merge=vision.spatial_merge_size,
+        deepstack=len(vision.deepstack_visual_indexes),
+        vision_places=vision.num_position_embeddings,
+    )
+
+
+QWEN3_VL_8B = ModelShape(
+    layers=36,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    intermediate=12_288,
+    vocabulary=151_936,
+    tied=False,
+    vision_layers=27,
+    vision_hidden=1152,
+    vision_intermediate=4304,
+    patch_values=2 * 3 * 16 * 16,
+    merge=2,
+    deepstack=3,
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +145,10 @@ class Work:
     """Fed, visual ones included."""
     sampled_tokens: float
     prompt_pairs: float
-    """(query, key) pairs that attention looks at when prompts are read with all before them kept."""
+    """(query, key) pairs of attention in prefill, with the KV cache of earlier turns."""
     sampled_pairs: float
     rounds: float
-    """Columns that are sampled one after the other: the longest reply of every turn."""
+    """Sequential decode steps: the longest reply of every turn."""
 
     def over(self, workers: float) -> Work:
         """One worker's share, if episodes are shared out evenly; rounds are as many for each."""
@@ -95,33 +211,33 @@ def pairs_of(tokens: float, past: float) -> float:
     return tokens * past + tokens * (tokens + 1) / 2
 
 
-def reading_flops(shape: ModelShape, work: Work) -> float:
-    """Forward FLOPs of pictures and prompts, while acting."""
+def prefill_flops(shape: ModelShape, work: Work) -> float:
+    """Forward FLOPs of images and prompts in the rollout."""
     return shape.vision_flops(work.images, work.image_tokens) + shape.text_flops(work.prompt_tokens, work.prompt_pairs)
 
 
-def sampling_flops(shape: ModelShape, work: Work) -> float:
-    """Forward FLOPs of sampled tokens, one column after the other."""
+def decode_flops(shape: ModelShape, work: Work) -> float:
+    """Forward FLOPs of sampled tokens."""
     return shape.text_flops(work.sampled_tokens, work.sampled_pairs) + shape.output_flops(work.sampled_tokens)
 
 
-def scoring_flops(shape: ModelShape, work: Work) -> float:
+def forward_flops(shape: ModelShape, work: Work) -> float:
     """Forward FLOPs of every token in one pass, which is a third of an update's."""
-    return reading_flops(shape, work) + sampling_flops(shape, work)
+    return prefill_flops(shape, work) + decode_flops(shape, work)
 
 
 @dataclass(frozen=True)
 class Rates:
     """How fast one device does each kind of work."""
 
-    reading: float
-    """FLOP/s on prompts and pictures."""
-    sampling: float
+    prefill: float
+    """FLOP/s on prompts and images."""
+    decode: float
     """FLOP/s on sampled tokens."""
-    round_seconds: float
-    """Of one sampled column, however narrow: weights are read, kernels started."""
-    learning: float
-    """FLOP/s of an update."""
+    decode_step_seconds: float
+    """Of one decode step, however small the batch: weights are read, kernels started."""
+    update: float
+    """FLOP/s of forward and backward passes."""
     env_seconds: float
     """Of one environment step, on one core."""
 
@@ -133,30 +249,30 @@ class Seconds:
     rollout: float
     environment: float
     """Within the rollout's."""
-    learn: float
-    exchange: float
-    """Gradients between learners, and weights to those who act."""
+    update: float
+    communication: float
+    """Communication: gradients between learners, weights to samplers."""
 
     @property
     def total(self) -> float:
         """One after the other."""
-        return self.rollout + self.learn + self.exchange
+        return self.rollout + self.update + self.communication
 
     @property
     def overlapped(self) -> float:
-        """Acting for the next step while this one learns."""
-        return max(self.rollout, self.learn + self.exchange)
+        """The next step's rollout during this step's update."""
+        return max(self.rollout, self.update + self.communication)
 
 
-def act_seconds(shape: ModelShape, work: Work, rates: Rates) -> float:
-    """One device that acts."""
-    computed = reading_flops(shape, work) / rates.reading + sampling_flops(shape, work) / rates.sampling
-    return computed + work.rounds * rates.round_seconds + work.env_steps * rates.env_seconds
+def rollout_seconds(shape: ModelShape, work: Work, rates: Rates) -> float:
+    """The rollout on one device."""
+    computed = prefill_flops(shape, work) / rates.prefill + decode_flops(shape, work) / rates.decode
+    return computed + work.rounds * rates.decode_step_seconds + work.env_steps * rates.env_seconds
 
 
-def learn_seconds(shape: ModelShape, work: Work, rates: Rates, *, passes: float = 3.0) -> float:
-    """One device that learns; `passes` counts the forward pass as 1, and 4 with activation checkpointing."""
-    return passes * scoring_flops(shape, work) / rates.learning
+def update_seconds(shape: ModelShape, work: Work, rates: Rates, *, passes: float = 3.0) -> float:
+    """The update on one device; `passes` counts the forward pass as 1, and 4 with activation checkpointing."""
+    return passes * forward_flops(shape, work) / rates.update
 
 
 @dataclass(frozen=True)
@@ -170,17 +286,17 @@ class Measured:
 
 def fit_rates(shape: ModelShape, runs: Sequence[Measured], *, env_seconds: float) -> Rates:
     """The rates under which the runs would take what they took, by least squares on relative errors, none negative."""
-    rows = [(reading_flops(shape, r.work), sampling_flops(shape, r.work), r.work.rounds) for r in runs]
+    rows = [(prefill_flops(shape, r.work), decode_flops(shape, r.work), r.work.rounds) for r in runs]
     left = np.array([r.act_seconds - r.work.env_steps * env_seconds for r in runs])
     scale = np.array(rows).max(axis=0)
     solved, _ = nnls(np.array(rows) / scale / left[:, None], np.ones(len(runs)))
-    reading, sampling, each_round = solved / scale
-    learned = np.array([3.0 * scoring_flops(shape, r.work) for r in runs])
+    prefill, decode, each_step = solved / scale
+    learned = np.array([3.0 * forward_flops(shape, r.work) for r in runs])
     slowness = np.median(np.array([r.learn_seconds for r in runs]) / learned)
     return Rates(
-        reading=float(1.0 / max(reading, 1e-30)),
-        sampling=float(1.0 / max(sampling, 1e-30)),
-        round_seconds=float(each_round),
-        learning=float(1.0 / slowness),
+        prefill=float(1.0 / max(prefill, 1e-30)),
+        decode=float(1.0 / max(decode, 1e-30)),
+        decode_step_seconds=float(each_step),
+        update=float(1.0 / slowness),
         env_seconds=env_seconds,
     )
