@@ -13,13 +13,13 @@ import torch
 
 from benchmarks.report import Aim, Row, lone_row, timed_row
 from benchmarks.timing import Facts, Prepare, Timing, Work, race
-from lookact.algorithms.control_update import improve, open_learner
-from lookact.envs.vector.inline import InlineVectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import PRESETS
 from lookact.recipes.vla_ppo.model import open_policy
 from lookact.recipes.vla_ppo.task import table_maker
-from lookact.rollout.vector_rollout import roll_out
+from lookact.recipes.vla_ppo.update import collect_experience, open_learner, ppo_update
+from lookact.rollout.vector_rollout import collect_rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.settings import PPO
 
@@ -77,7 +77,7 @@ def ppo_row(load: Load, repetitions: int, *, encode_once: bool) -> Row:
 
 
 def picture_row(load: Load, repetitions: int) -> Row:
-    """A rollout with pictures beside its worlds alone."""
+    """A rollout with pictures beside its simulation alone."""
     name = f"rollout with pictures, {load.rows} environments"
     ways: dict[str, tuple[Prepare, Any]] = {"ours": (acts_by_sight, (load,)), "against": (only_simulates, (load,))}
     return timed_row(name, race(ways, repetitions=repetitions), SHARE, _rate)
@@ -99,13 +99,15 @@ def learns(load: Load) -> Work:
     learner = open_learner(
         recipe_policy(), lr=1e-4, critic_lr=1e-4, normalise_state=False, scale_rewards=False, anchored=False
     )
-    worlds, ppo = InlineVectorEnv(table_maker(RECIPE.world), load.rows), settings(load)
+    envs, ppo = InlineVectorEnv(table_maker(RECIPE.world), load.rows), settings(load)
     done = 0
 
     def work() -> Facts:
         nonlocal done
         done += 1
-        told = improve(learner, worlds, ppo, steps=load.steps, seed=done, plan_episode=partial(_plan, done))
+        plan = partial(_plan, done)
+        rollout = collect_experience(learner.policy, envs, steps=load.steps, seed=done, plan_episode=plan)
+        told = ppo_update(learner, rollout, ppo, seed=derive(done, "shuffle"))
         return {"env_steps": load.steps * load.rows, "gradient_steps": told["optim/steps"]}
 
     return work
@@ -135,7 +137,7 @@ def settings(load: Load) -> PPO:
 
 def acts_by_sight(load: Load) -> Work:
     """A policy that looks: simulation, rendering, features once a frame, decisions."""
-    worlds = tables(load)
+    envs = tables(load)
     policy = recipe_policy()
     done = 0
 
@@ -143,24 +145,24 @@ def acts_by_sight(load: Load) -> Work:
         nonlocal done
         done += 1
         noise = torch.randn(load.picture_steps, load.rows, 4, generator=torch_rng(0, done))
-        roll_out(policy, worlds, noise=noise, plan_episode=partial(_plan, done))
+        collect_rollout(policy, envs, noise=noise, plan_episode=partial(_plan, done))
         return {"env_steps": load.picture_steps * load.rows}
 
     return work
 
 
 def only_simulates(load: Load) -> Work:
-    """The same worlds with random actions of the same size."""
-    worlds = tables(load)
+    """The same environments with random actions of the same size."""
+    envs = tables(load)
     done = 0
 
     def work() -> Facts:
         nonlocal done
         done += 1
         actions = 0.2 * numpy_rng(0, done).normal(size=(load.picture_steps, load.rows, 4)).astype(np.float32)
-        worlds.reset(partial(_plan, done))
+        envs.reset(partial(_plan, done))
         for step in actions:
-            worlds.step(step)
+            envs.step(step)
         return {"env_steps": load.picture_steps * load.rows}
 
     return work

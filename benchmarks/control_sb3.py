@@ -97,7 +97,7 @@ class _Policy(BasePolicy):  # type: ignore[misc, unused-ignore]
 
 def _frames(shown: Tensor, policy: VLA) -> Tensor:
     """Frames (b, s, s, 3) of what `_Told` shows of them; features are left as they are."""
-    size = policy.eyes.spec.image_size
+    size = policy.vision_encoder.spec.image_size
     return shown.view(-1, size, size, 3) if shown.dtype == torch.uint8 else shown
 
 
@@ -109,7 +109,7 @@ class _Told(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.policy, spec = policy, policy.spec
         self.history = np.zeros((spec.history, spec.action_size), np.float32)
         self.text_ids = np.zeros(0, np.int64)
-        ids = policy.read([""]).shape[1:]
+        ids = policy.tokenize([""]).shape[1:]
         shown = self.env.observation_space
         assert isinstance(shown, spaces.Dict)
         # a row of pixels: what is known for a picture would be turned round in every step
@@ -128,7 +128,7 @@ class _Told(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, **options: Any) -> tuple[Observation, dict[str, Any]]:
         shown, info = self.env.reset(**options)
         self.history = np.zeros_like(self.history)
-        self.text_ids = self.policy.read([shown["instruction"]])[0].numpy()
+        self.text_ids = self.policy.tokenize([shown["instruction"]])[0].numpy()
         return self._arrays(shown), info
 
     def step(self, action: Any) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:

@@ -1,4 +1,3 @@
-import math
 from dataclasses import fields, replace
 
 import gymnasium
@@ -10,22 +9,23 @@ from torch.nn.functional import huber_loss
 from lookact.algorithms.control_ppo import (
     StepBatch,
     compute_advantages,
-    learn,
+    critic_metrics,
     make_batch,
     minibatches,
-    objective,
     open_optimizer,
 )
 from lookact.batch import ControlInputs
-from lookact.envs.vector.inline import InlineVectorEnv
-from lookact.models.control_reference import FrozenControl
-from lookact.rollout.vector_rollout import Rollout, roll_out
+from lookact.envs.vector.vector_env import InlineVectorEnv
+from lookact.models.actor_critic import FrozenPolicy
+from lookact.ops.masked import whiten
+from lookact.recipes.vla_ppo.update import Learner, ppo_loss, ppo_update
+from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.training.distributed import rank, world_size
 from lookact.training.optim import NonFiniteGuard
 from lookact.training.settings import PPO
 from state_policy import StatePolicy
 
-QUICK = PPO(epochs=3, minibatch=16, entropy=0.01)
+QUICK = PPO(epochs=3, minibatch=16, entropy_coef=0.01)
 
 
 def fresh():
@@ -34,20 +34,16 @@ def fresh():
 
 def pendulum_rollout(rows=4, steps=16):
     """Real steps of four pendulums, one of which did not happen."""
-    worlds = InlineVectorEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7), rows)
+    envs = InlineVectorEnv(lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7), rows)
     noise = torch.randn(steps, rows, 1, generator=torch.Generator().manual_seed(3))
-    rollout = roll_out(fresh(), worlds, noise=noise)
+    rollout = collect_rollout(fresh(), envs, noise=noise)
     rollout.mask[5, 2] = False
     return rollout
 
 
-def learn_from(policy, rollout, ppo, *, acting=True, seed=0, reference=None):
-    optimizer = open_optimizer(policy, lr=1e-2, critic_lr=3e-2)
-    advantages = compute_advantages(rollout, rollout.rewards / 100, gamma=0.99, lam=0.95)
-    batch, _ = make_batch(rollout, advantages, whitened=True, reference=reference)
-    total = rollout.mask.numel() * world_size()
-    guard = NonFiniteGuard()
-    return learn(batch, objective(policy, ppo, acting=acting), optimizer, guard, ppo, total=total, seed=seed)
+def learn_from(policy, rollout, ppo, *, train_actor=True, seed=0, reference=None):
+    learner = Learner(policy, open_optimizer(policy, lr=1e-2, critic_lr=3e-2), NonFiniteGuard(), None, None, reference)
+    return ppo_update(learner, replace(rollout, rewards=rollout.rewards / 100), ppo, seed=seed, train_actor=train_actor)
 
 
 def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
@@ -62,46 +58,48 @@ def test_the_critic_has_a_rate_of_its_own_and_every_weight_learns_once():
 def test_a_batch_leaves_out_what_did_not_happen_and_whitens_the_rest():
     rollout = pendulum_rollout()
     advantages = compute_advantages(rollout, rollout.rewards, gamma=0.99, lam=0.95)
-    batch, metrics = make_batch(rollout, advantages, whitened=True)
+    batch = make_batch(rollout, whiten(advantages, rollout.mask), advantages + rollout.values)
     assert len(batch) == 63
     assert 5 * 4 + 2 not in batch.numbers.tolist()
     assert batch.advantages.mean().item() == pytest.approx(0.0, abs=1e-5)
     assert batch.advantages.std(correction=0).item() == pytest.approx(1.0, abs=1e-4)
     targets = (advantages + rollout.values).flatten()[batch.numbers]
     torch.testing.assert_close(batch.returns[:, 0], targets)
+    metrics = critic_metrics(rollout, advantages + rollout.values)
     assert metrics["policy/return"] == pytest.approx(targets.mean().item(), rel=1e-5)
 
 
 def test_an_epoch_is_every_step_once_in_minibatches_that_are_views():
     rollout = pendulum_rollout()
-    batch, _ = make_batch(rollout, rollout.rewards, whitened=False)
-    parts = list(minibatches(batch, QUICK, 64, seed=4))
+    batch = make_batch(rollout, rollout.rewards, rollout.rewards + rollout.values)
+    parts = list(minibatches(batch, epochs=1, size=16, seed=4))
     assert [len(part) for part in parts].count(16) == 3
     numbers = torch.cat([part.numbers for part in parts]).tolist()
     assert sorted(numbers) == batch.numbers.tolist() != numbers
     assert len({part.returns.untyped_storage().data_ptr() for part in parts}) == 1
-    again = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=4)]).tolist()
-    other = torch.cat([part.numbers for part in minibatches(batch, QUICK, 64, seed=5)]).tolist()
+    again = torch.cat([part.numbers for part in minibatches(batch, epochs=1, size=16, seed=4)]).tolist()
+    other = torch.cat([part.numbers for part in minibatches(batch, epochs=1, size=16, seed=5)]).tolist()
     assert numbers == again != other
 
 
 @pytest.mark.parametrize("kind", ["huber", "clipped"])
 def test_the_objective_is_the_papers_sum(kind):
     rollout, policy = pendulum_rollout(), StatePolicy(3, 1, std=0.8, seed=2)
-    batch, _ = make_batch(rollout, rollout.rewards, whitened=True, reference=FrozenControl(fresh()))
-    ppo = PPO(clip=0.2, clip_high=0.3, value_loss=kind, value_clip=0.5, value_coef=0.7, entropy=0.01, kl_coef=0.3)
-    loss, metrics = objective(policy, ppo, acting=True)(batch)
-    outlook, reference = policy(batch.inputs), fresh()(batch.inputs)
-    ours, theirs = (Independent(Normal(each.mean[:, 0], each.log_std.exp()), 1) for each in (outlook, reference))
+    advantages, returns = whiten(rollout.rewards, rollout.mask), rollout.rewards + rollout.values
+    batch = make_batch(rollout, advantages, returns, reference=FrozenPolicy(fresh()))
+    ppo = PPO(clip=0.2, clip_high=0.3, value_loss=kind, value_clip=0.5, value_coef=0.7, entropy_coef=0.01, kl_coef=0.3)
+    loss, metrics = ppo_loss(policy, batch, ppo, train_actor=True)
+    output, reference = policy(batch.inputs), fresh()(batch.inputs)
+    ours, theirs = (Independent(Normal(each.mean[:, 0], each.log_std.exp()), 1) for each in (output, reference))
     old_logprobs, old_values, advantages, returns = (
         x[:, 0] for x in (batch.old_logprobs, batch.old_values, batch.advantages, batch.returns)
     )
     ratio = (ours.log_prob(batch.inputs.actions) - old_logprobs).exp()
     surrogate = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.3) * advantages).mean()
-    near = old_values + (outlook.values - old_values).clamp(-0.5, 0.5)
-    squared = [(values - returns).square() for values in (outlook.values, near)]
+    near = old_values + (output.values - old_values).clamp(-0.5, 0.5)
+    squared = [(values - returns).square() for values in (output.values, near)]
     errors = {
-        "huber": huber_loss(outlook.values, returns, delta=0.5),
+        "huber": huber_loss(output.values, returns, delta=0.5),
         "clipped": 0.5 * torch.maximum(*squared).mean(),
     }
     away = kl_divergence(ours, theirs).mean()
@@ -115,7 +113,7 @@ def test_the_objective_is_the_papers_sum(kind):
 
 def test_only_the_critic_moves_in_its_own_time():
     policy, before = fresh(), fresh()
-    metrics = learn_from(policy, pendulum_rollout(), QUICK, acting=False)
+    metrics = learn_from(policy, pendulum_rollout(), QUICK, train_actor=False)
     moved = {n for (n, a), b in zip(policy.named_parameters(), before.parameters()) if not torch.equal(a, b)}
     assert moved == {name for name, _ in policy.named_parameters() if name.startswith("critic.")}
     assert "policy/approx_kl" not in metrics
@@ -135,7 +133,7 @@ def test_an_anchor_holds_the_policy_near_its_start():
     moved = {}
     for coef in (0.0, 100.0):
         policy = fresh()
-        reference = FrozenControl(policy)
+        reference = FrozenPolicy(policy)
         metrics = learn_from(policy, rollout, replace(QUICK, kl_coef=coef), reference=reference)
         gap = policy(flat(rollout)).mean - reference(flat(rollout)).mean
         moved[coef] = gap.abs().max().item()
@@ -157,7 +155,7 @@ def own_rows(rollout):
     tensors = {
         f.name: getattr(rollout, f.name)[:, mine]
         for f in fields(Rollout)
-        if f.name not in ("inputs", "last_values", "ended")
+        if f.name not in ("inputs", "last_values", "episodes")
     }
     seen = ControlInputs(
         *(x[:, mine] for x in (inputs.actions, inputs.state)), {}, inputs.text_ids[:, mine], inputs.history[:, mine]
@@ -168,7 +166,7 @@ def own_rows(rollout):
 def learn_own_rows(rollout, ppo):
     torch.set_num_threads(1)
     policy = fresh()
-    metrics = learn_from(policy, own_rows(rollout), ppo, reference=FrozenControl(policy))
+    metrics = learn_from(policy, own_rows(rollout), ppo, reference=FrozenPolicy(policy))
     return {name: x.tolist() for name, x in policy.state_dict().items()}, metrics
 
 
@@ -183,21 +181,36 @@ def test_two_processes_learn_what_one_does(together):
         assert first[1][name] == pytest.approx(metrics[name], rel=1e-3, abs=1e-5)
 
 
-def test_a_process_with_nothing_of_a_minibatch_waits_for_no_one():
-    inputs = ControlInputs(torch.zeros(2, 1), torch.zeros(2, 3), {}, torch.zeros(2, 0).long(), torch.zeros(2, 0, 1))
-    batch = StepBatch(inputs, *(torch.zeros(2, 1) for _ in range(4)), torch.tensor([0, 1]))
-    # of ten steps in all, only two are here
-    parts = [len(part) for part in minibatches(batch, replace(QUICK, minibatch=2), 10, seed=0)]
-    assert len(parts) == 5
-    assert sum(parts) == 2
-    policy = fresh()
-    metrics = learn(
-        batch,
-        objective(policy, QUICK, acting=True),
-        open_optimizer(policy, lr=1e-3, critic_lr=1e-3),
-        NonFiniteGuard(),
-        replace(QUICK, minibatch=2, epochs=1),
-        total=10,
-        seed=0,
+def few_steps(count, total):
+    """The first steps of a rollout that is longer, in this process."""
+    inputs = ControlInputs(
+        *(torch.zeros(count, width) for width in (1, 3)),
+        {},
+        torch.zeros(count, 0).long(),
+        torch.zeros(count, 0, 1),
+        torch.ones(1, count, 2),
     )
-    assert all(math.isfinite(number) for number in metrics.values())
+    return StepBatch(inputs, *(torch.zeros(count, 1) for _ in range(4)), torch.arange(count), total)
+
+
+def test_a_minibatch_of_steps_that_did_not_happen_is_passed_over():
+    # of ten steps in all, two did
+    parts = list(minibatches(few_steps(2, 10), epochs=3, size=2, seed=0))
+    assert [sum(part.numbers.tolist().count(n) for part in parts) for n in (0, 1)] == [3, 3]
+    assert all(part.weight == 1.0 for part in parts)
+    assert all(part.inputs.carry.shape == (1, len(part), 2) for part in parts)
+
+
+def own_parts(counts):
+    """Weights and sizes of this process's parts of two minibatches of ten steps."""
+    batch = few_steps(counts[rank()], 10)
+    return [(part.weight, len(part)) for part in minibatches(batch, epochs=1, size=5, seed=0)]
+
+
+@pytest.mark.parametrize("counts", [(1, 9), (0, 4)])
+def test_a_process_with_nothing_of_a_minibatch_goes_through_a_step_of_no_weight(together, counts):
+    first, second = together(own_parts, counts)
+    assert len(first) == len(second) == 2
+    assert [a[0] + b[0] for a, b in zip(first, second)] == [1.0, 1.0]
+    assert 0.0 in [weight for weight, _ in first]
+    assert all(size > 0 for _, size in first + second)

@@ -26,7 +26,7 @@ def test_eyes_learn_where_things_are():
     vla = make_vla(PolicySpec(("head",), 1, 2), EYES, WORDS, corpus=["a"], seed=0)
     head = make_head(vla, 2, 0)
     lesson = looking_loss(vla, head, images, states, facts, spots)
-    optimizer = build_adamw({"eyes": vla.eyes, "pooled": vla.pooled, "head": head}, lr=3e-3)
+    optimizer = build_adamw({"eyes": vla.vision_encoder, "pooled": vla.pooled, "head": head}, lr=3e-3)
     errors = []
     for step in range(60):
         loss, metrics = lesson(list(range(64)), step)

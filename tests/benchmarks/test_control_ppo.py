@@ -7,9 +7,9 @@ import torch
 from benchmarks import control, control_ppo
 from benchmarks.control_ppo import Load
 from benchmarks.timing import Timing
-from lookact.envs.vector.inline import InlineVectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.recipes.vla_ppo.task import table_maker
-from lookact.rollout.control_actor import ControlActor
+from lookact.rollout.vector_rollout import ControlActor
 
 SMALL = Load(rows=2, steps=8, epochs=2, minibatch=4, picture_rows=(2, 3), picture_steps=2)
 
@@ -54,12 +54,12 @@ def test_both_sides_train_the_same_network_on_what_the_same_tables_show(encode_o
     actor = ControlActor(policy, 2)
     ours, _ = worlds.reset(lambda row, episode: (seeds[row], {}))
     for _ in range(3):
-        wanted = policy(actor.look(ours))
+        wanted = policy(actor.observe(ours))
         with torch.no_grad():
             values = theirs.policy.predict_values(obs_as_tensor(shown, "cpu"))
         torch.testing.assert_close(values, wanted.values.detach(), rtol=1e-4, atol=1e-5)
         step = worlds.step(actions)
-        actor.remember(torch.from_numpy(actions), None)
+        actor.update(torch.from_numpy(actions), None)
         ours, finals = step.observations, step.finals
         shown = theirs.env.step(actions)[0]
     assert not finals

@@ -19,11 +19,11 @@ class StatePolicy(nn.Module):
         self.spec = SimpleNamespace(state_size=state_size, action_size=action_size, history=0, cameras=())
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self.actor = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, action_size))
+            self.actor_net = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, action_size))
             self.critic = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, 1))
         with torch.no_grad():
             # a fresh policy is near rest
-            self.actor[2].weight.mul_(0.1)
+            self.actor_net[2].weight.mul_(0.1)
         self.log_std = nn.Parameter(torch.full((action_size,), std).log())
         self.register_buffer("state_mean", torch.zeros(state_size))
         self.register_buffer("state_std", torch.ones(state_size))
@@ -38,19 +38,19 @@ class StatePolicy(nn.Module):
     def features(self, images):
         return {}
 
-    def read(self, texts):
+    def tokenize(self, texts):
         return torch.zeros(len(texts), 0, dtype=torch.long)
 
     def start_carry(self, rows):
         return None
 
     def forward(self, inputs):
-        intent = self.intend(inputs)
-        return intent.worth(self.appraise(intent.critic_features))
+        output = self.actor(inputs)
+        return output.with_values(self.value(output.critic_features))
 
-    def intend(self, inputs):
+    def actor(self, inputs):
         state = (inputs.state - self.state_mean) / self.state_std
-        return ActorOutput(self.actor(state).unsqueeze(1), self.log_std, state, None)
+        return ActorOutput(self.actor_net(state).unsqueeze(1), self.log_std, state, None)
 
-    def appraise(self, critic_features):
+    def value(self, critic_features):
         return self.critic(critic_features).squeeze(-1)

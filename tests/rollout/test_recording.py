@@ -1,7 +1,7 @@
 import numpy as np
 
 from lookact.envs.testbeds.memory_curtain import Hidden
-from lookact.envs.vector.inline import InlineVectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.rollout.recording import record
 
 

@@ -1,4 +1,4 @@
-"""Rollouts in scripted worlds: what ends where is decided letter by letter."""
+"""Rollouts in scripted envs: what ends where is decided letter by letter."""
 
 from types import SimpleNamespace
 
@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookact.batch import ControlInputs
-from lookact.envs.vector.inline import InlineVectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.models.actor_critic import ActorOutput
-from lookact.rollout.vector_rollout import roll_out
+from lookact.rollout.vector_rollout import collect_rollout
 from state_policy import StatePolicy
 
 GAMMA, LAM = 0.9, 0.8
@@ -60,7 +60,7 @@ class Scripted(gymnasium.Env):
         return 0.5 * self.clock - 1.0
 
 
-def worlds_of(scripts):
+def envs_of(scripts):
     envs = iter([Scripted(script) for script in scripts])
     return InlineVectorEnv(lambda: next(envs), len(scripts), plan_episode=lambda row, episode: (10 * row + episode, {}))
 
@@ -105,7 +105,7 @@ def test_credit_is_the_brute_force_sum_with_every_kind_of_end_in_every_position(
     from lookact.algorithms.control_ppo import compute_advantages
 
     policy, steps = states_policy(), len(scripts[0])
-    rollout = roll_out(policy, worlds_of(scripts), noise=torch.zeros(steps, len(scripts), 1))
+    rollout = collect_rollout(policy, envs_of(scripts), noise=torch.zeros(steps, len(scripts), 1))
     found = compute_advantages(rollout, rollout.rewards, gamma=GAMMA, lam=LAM)
     for row, script in enumerate(scripts):
         wanted = expected_credit(policy, script, row)
@@ -127,28 +127,28 @@ class Counter(torch.nn.Module):
         self.seen += images["head"][:, 0, 0, 0].tolist()
         return {"head": images["head"][:, :1, 0, :1].float() / 2}
 
-    def read(self, texts):
+    def tokenize(self, texts):
         self.texts += texts
         return torch.tensor([[ord(text[0]), int(text[1:])] for text in texts])
 
     def start_carry(self, rows):
         return torch.zeros(1, rows, 1)
 
-    def intend(self, inputs):
+    def actor(self, inputs):
         critic_features = inputs.carry[0] + 100 * inputs.images["head"][:, 0]
         return ActorOutput(inputs.history[:, -1:] + 1.0, torch.zeros(1), critic_features, inputs.carry + 1)
 
-    def appraise(self, critic_features):
+    def value(self, critic_features):
         return critic_features.squeeze(1)
 
     def forward(self, inputs):
-        intent = self.intend(inputs)
-        return intent.worth(self.appraise(intent.critic_features))
+        output = self.actor(inputs)
+        return output.with_values(self.value(output.critic_features))
 
 
 def test_history_memory_and_texts_begin_anew_with_each_episode():
-    policy, worlds = Counter(), worlds_of(["--e-t-", "-t----"])
-    rollout = roll_out(policy, worlds, noise=torch.zeros(6, 2, 1))
+    policy, envs = Counter(), envs_of(["--e-t-", "-t----"])
+    rollout = collect_rollout(policy, envs, noise=torch.zeros(6, 2, 1))
     inputs = rollout.inputs
     assert inputs.actions[:, 0, 0].tolist() == [1, 2, 3, 1, 2, 1]
     assert inputs.actions[:, 1, 0].tolist() == [1, 2, 1, 2, 3, 4]
@@ -163,47 +163,49 @@ def test_history_memory_and_texts_begin_anew_with_each_episode():
 
 def test_frames_are_encoded_once_and_kept_as_features():
     policy = Counter()
-    rollout = roll_out(policy, worlds_of(["--e--"]), noise=torch.zeros(5, 1, 1))
+    rollout = collect_rollout(policy, envs_of(["--e--"]), noise=torch.zeros(5, 1, 1))
     # five steps, what a cut episode ended on, and what is seen at the end; texts once each
     assert sorted(policy.seen) == [0, 1, 2, 3, 3, 4, 5]
     assert policy.texts == ["e0", "e1"]
     assert rollout.inputs.images["head"].shape == (5, 1, 1, 1)
     policy.frozen_vision = False
-    policy.intend = lambda inputs: ActorOutput(inputs.history[:, -1:], torch.zeros(1), inputs.carry[0], inputs.carry)
-    assert roll_out(policy, worlds_of(["---"]), noise=torch.zeros(3, 1, 1)).inputs.images["head"].dtype == torch.uint8
+    policy.actor = lambda inputs: ActorOutput(inputs.history[:, -1:], torch.zeros(1), inputs.carry[0], inputs.carry)
+    assert (
+        collect_rollout(policy, envs_of(["---"]), noise=torch.zeros(3, 1, 1)).inputs.images["head"].dtype == torch.uint8
+    )
 
 
 def test_worlds_are_given_what_they_can_do_and_scores_are_of_what_was_drawn():
-    worlds = worlds_of(["---"])
-    rollout = roll_out(Counter(), worlds, noise=torch.tensor([4.0, 0.0, -9.0]).view(3, 1, 1))
+    envs = envs_of(["---"])
+    rollout = collect_rollout(Counter(), envs, noise=torch.tensor([4.0, 0.0, -9.0]).view(3, 1, 1))
     # 1 + 4 is cut to 3, and remembered as 3
     assert rollout.inputs.actions.flatten().tolist() == [5.0, 4.0, 4.0 - 9.0]
-    assert worlds.envs[0].done == [3.0, 3.0, -3.0]
+    assert envs.envs[0].done == [3.0, 3.0, -3.0]
     half = 0.5 * np.log(2 * np.pi)
     assert rollout.logprobs.flatten().tolist() == pytest.approx([-8 - half, -half, -40.5 - half])
 
 
 def test_episodes_are_told_with_what_they_came_to():
-    rollout = roll_out(states_policy(), worlds_of(["-t-e", "--x-"]), noise=torch.zeros(4, 2, 1))
-    told = [(each.reward, each.steps, each.success, each.broken) for each in rollout.ended]
+    rollout = collect_rollout(states_policy(), envs_of(["-t-e", "--x-"]), noise=torch.zeros(4, 2, 1))
+    told = [(each.reward, each.steps, each.success, each.failed) for each in rollout.episodes]
     assert told == [(-0.5, 2, True, False), (-0.5, 3, False, True), (1.5, 2, False, False)]
 
 
 def test_a_row_rolls_out_alike_beside_others_and_alone():
     policy = states_policy()
     noise = torch.randn(5, 2, 1, generator=torch.Generator().manual_seed(0))
-    both = roll_out(policy, worlds_of(["--e--", "-t---"]), noise=noise)
-    alone = roll_out(policy, worlds_of(["--e--"]), noise=noise[:, :1])
+    both = collect_rollout(policy, envs_of(["--e--", "-t---"]), noise=noise)
+    alone = collect_rollout(policy, envs_of(["--e--"]), noise=noise[:, :1])
     torch.testing.assert_close(both.inputs.actions[:, :1], alone.inputs.actions)
     torch.testing.assert_close(both.values[:, :1], alone.values)
 
 
 class Halves:
-    """Scripted worlds in two parts that tell when they are asked for what."""
+    """Scripted envs in two parts that tell when they are asked for what."""
 
     def __init__(self, scripts, told):
         first = len(scripts) - len(scripts) // 2
-        self.rows, self.restarts = len(scripts), 0
+        self.num_envs, self.restarts = len(scripts), 0
         self.parts = tuple(
             Half(scripts[start:end], start, told, name)
             for name, start, end in (("A", 0, first), ("B", first, len(scripts)))
@@ -230,14 +232,14 @@ class Half(InlineVectorEnv):
 
 def test_parts_take_turns_and_come_out_as_one_rollout():
     scripts, noise, told = ["--e-t-", "-t----", "---x--"], torch.randn(6, 3, 1), []
-    together = roll_out(Counter(), worlds_of(scripts), noise=noise)
-    apart = roll_out(Counter(), Halves(scripts, told), noise=noise)
+    together = collect_rollout(Counter(), envs_of(scripts), noise=noise)
+    apart = collect_rollout(Counter(), Halves(scripts, told), noise=noise)
     for name in ("logprobs", "values", "rewards", "terminated", "truncated", "truncated_values", "mask", "last_values"):
         assert torch.equal(getattr(apart, name), getattr(together, name)), name
     for name in ("actions", "state", "text_ids", "history", "carry"):
         assert torch.equal(getattr(apart.inputs, name), getattr(together.inputs, name)), name
     assert torch.equal(apart.inputs.images["head"], together.inputs.images["head"])
-    assert sorted(map(str, apart.ended)) == sorted(map(str, together.ended))
+    assert sorted(map(str, apart.episodes)) == sorted(map(str, together.episodes))
     # B steps while A's next action is made up, and the other way round
     assert told[:6] == ["send A", "send B", "receive A", "send A", "receive B", "send B"]
     assert told[-2:] == ["receive A", "receive B"]

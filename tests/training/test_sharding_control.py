@@ -1,16 +1,21 @@
 """A robot's policy learns by PPO from shards what it learns whole, and hands over to any number of processes."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from lookact.algorithms.control_ppo import StepBatch, learn, objective, open_optimizer
+from lookact.algorithms.control_ppo import StepBatch, open_optimizer
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
+from lookact.recipes.vla_ppo import update
 from lookact.recipes.vla_ppo.config import PRESETS
 from lookact.recipes.vla_ppo.model import open_policy
+from lookact.recipes.vla_ppo.update import Learner, ppo_update
+from lookact.rollout.vector_rollout import Rollout
 from lookact.training.distributed import rank, world_size
 from lookact.training.optim import NonFiniteGuard
 from lookact.training.run import open_run
@@ -19,6 +24,9 @@ from lookact.training.sharding import sharded_parts, share_out_control, whole
 
 ROWS = 11
 CFG = PRESETS["debug"]
+ZEROS, NEVER = torch.zeros(2, 1), torch.zeros(2, 1, dtype=torch.bool)
+EMPTY = Rollout(None, ZEROS, ZEROS, ZEROS, NEVER, NEVER, ZEROS, ~NEVER, ZEROS[0], ())
+"""What a batch would be made from."""
 
 
 def make_policy():
@@ -36,10 +44,10 @@ def make_batch(policy):
 
     spec, size = policy.spec, CFG.world.image_size
     frames = {c: torch.from_numpy(rng.integers(0, 256, (ROWS, size, size, 3), dtype=np.uint8)) for c in spec.cameras}
-    texts = policy.read(["put the red cube on the plate"] * ROWS)
+    texts = policy.tokenize(["put the red cube on the plate"] * ROWS)
     actions = drawn(spec.action_size)
     inputs = ControlInputs(actions, drawn(spec.state_size), frames, texts, drawn(spec.history, spec.action_size))
-    batch = StepBatch(inputs, drawn(1) - 5.0, drawn(1), drawn(1), drawn(1), numbers=torch.arange(ROWS))
+    batch = StepBatch(inputs, drawn(1) - 5.0, drawn(1), drawn(1), drawn(1), numbers=torch.arange(ROWS), total=ROWS)
     return batch[torch.arange(rank(), ROWS, world_size())]
 
 
@@ -55,10 +63,10 @@ def learned(kind, folder, total):
         run.restore(**parts)
         for step in run.steps(total):
             with whole(policy), torch.no_grad():
-                intents = [policy.intend(batch.inputs) for _ in range(1 + rank())]
-                seen = sum(intent.mean.sum() + policy.appraise(intent.critic_features).sum() for intent in intents)
-            loss_fn = objective(policy, ppo, acting=True)
-            metrics = learn(batch, loss_fn, optimizer, guard, ppo, total=ROWS, seed=step, policy=policy)
+                outputs = [policy.actor(batch.inputs) for _ in range(1 + rank())]
+                seen = sum(output.mean.sum() + policy.value(output.critic_features).sum() for output in outputs)
+            with patch.object(update, "make_batch", lambda *args, **how: batch):
+                metrics = ppo_update(Learner(policy, optimizer, guard, None, None, None), EMPTY, ppo, seed=step)
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
             assert torch.isfinite(seen)
             run.save(step, **parts, metrics={})

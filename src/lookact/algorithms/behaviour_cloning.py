@@ -75,7 +75,7 @@ def cloning_loss(
         rows = torch.tensor(numbers)
         inputs = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
         targets, mask = table.ahead(rows, vla.spec.chunk)
-        return action_mse(vla.intend(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
+        return action_mse(vla.actor(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 
     return loss
 
@@ -127,7 +127,7 @@ def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:
         actions=torch.from_numpy(demo.actions),
         state=torch.from_numpy(demo.states),
         images=vla.features(images) if encode else dict(images),
-        text_ids=vla.read([demo.task]).expand(len(demo), -1),
+        text_ids=vla.tokenize([demo.task]).expand(len(demo), -1),
         history=torch.from_numpy(windows),
     )
     # all demonstrations together may be larger than a device's memory

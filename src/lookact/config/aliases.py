@@ -22,14 +22,17 @@ SETTINGS: dict[str, dict[str, str]] = {
         "vllm.reply_patience": "vllm.reply_timeout_s",
         "vllm.restarts": "vllm.max_restarts",
     },
-    "vla-ppo": {},
+    "vla-ppo": {"ppo.entropy": "ppo.entropy_coef"},
     "pref-sac": {},
-    "world-duel": {},
+    "world-duel": {"student.ppo.entropy": "student.ppo.entropy_coef"},
 }
 """A recipe's old dotted names to the new ones. A name that ends in a dot stands for all that begin with it, unless a
 longer row does; "" stands for a setting that is gone: it is ignored, with a warning."""
 
-METRICS: dict[str, str] = {"rollout/useless_share": "rollout/zero_variance_groups"}
+METRICS: dict[str, str] = {
+    "rollout/useless_share": "rollout/zero_variance_groups",
+    "rollout/broken_episodes": "rollout/failed_episodes",
+}
 """Old keys of `metrics.jsonl` to the new ones, for reading runs of earlier versions."""
 
 

@@ -1,37 +1,40 @@
-"""What a control policy makes of what it is shown: a Gaussian over actions, and a value."""
+"""Actor-critic outputs of control policies: a diagonal Gaussian over actions, and a value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
-from lookact.batch import Scores
+from lookact.batch import ControlInputs, Scores
+from lookact.errors import ConfigError
 from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
 
 
 @dataclass(frozen=True)
 class ActorOutput:
-    """What a policy would do in a batch of steps, before anyone asks what that is worth."""
+    """The actor's output for a batch of steps, before the critic's."""
 
     mean: Tensor
     """(b, chunk, a)"""
     log_std: Tensor
     """(a,)"""
     critic_features: Tensor
-    """(b, ...) what the critic judges by."""
+    """(b, ...) the critic's input."""
     carry: Tensor | None
     """(1, b, hidden) memory after the step."""
 
-    def worth(self, values: Tensor) -> ActorCriticOutput:
+    def with_values(self, values: Tensor) -> ActorCriticOutput:
         """The same with the critic's values (b,)."""
         return ActorCriticOutput(self.mean, self.log_std, values, self.carry)
 
 
 @dataclass(frozen=True)
 class ActorCriticOutput:
-    """What a policy makes of a batch of steps."""
+    """Actor and critic on a batch of steps."""
 
     mean: Tensor
     """(b, chunk, a)"""
@@ -44,17 +47,41 @@ class ActorCriticOutput:
 
 
 def draw(
-    outlook: ActorCriticOutput, *, generator: torch.Generator | None, greedy: bool = False
+    output: ActorCriticOutput, *, generator: torch.Generator | None, greedy: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Actions (b, a), their log-probs (b,) and the values (b,) of an outlook."""
-    mean, log_std = outlook.mean[:, 0], outlook.log_std
+    """Actions (b, a), their log-probs (b,) and the values (b,) of an output."""
+    mean, log_std = output.mean[:, 0], output.log_std
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     actions = mean if greedy else mean + log_std.exp() * noise
-    return actions, gaussian_logprob(actions, mean, log_std), outlook.values
+    return actions, gaussian_logprob(actions, mean, log_std), output.values
 
 
-def score(outlook: ActorCriticOutput, actions: Tensor) -> Scores:
-    """Log-probs, entropy and values (b, 1) of actions (b, a) under an outlook."""
-    logprobs = gaussian_logprob(actions, outlook.mean[:, 0], outlook.log_std)
-    entropy = gaussian_entropy(outlook.log_std).expand_as(logprobs)
-    return Scores(logprobs.unsqueeze(1), entropy.unsqueeze(1), outlook.values.unsqueeze(1))
+def score(output: ActorCriticOutput, actions: Tensor) -> Scores:
+    """Log-probs, entropy and values (b, 1) of actions (b, a) under an output."""
+    logprobs = gaussian_logprob(actions, output.mean[:, 0], output.log_std)
+    entropy = gaussian_entropy(output.log_std).expand_as(logprobs)
+    return Scores(logprobs.unsqueeze(1), entropy.unsqueeze(1), output.values.unsqueeze(1))
+
+
+class FrozenPolicy:
+    """The reference policy of a KL term: weights and statistics as they were; what never learns is shared."""
+
+    def __init__(self, policy: nn.Module) -> None:
+        self.policy = policy
+        learned = {name: parameter for name, parameter in policy.named_parameters() if parameter.requires_grad}
+        self.kept = {name: x.detach().clone() for name, x in (*learned.items(), *policy.named_buffers())}
+
+    @torch.no_grad()
+    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
+        """What it would have done."""
+        output: ActorCriticOutput = functional_call(self.policy, self.kept, (inputs,))
+        return output
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.kept
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        if set(state) != set(self.kept):
+            odd = min(set(state) ^ set(self.kept))
+            raise ConfigError(f"the reference differs in {odd}: the run held other weights fixed before")
+        self.kept = {name: state[name].to(held.device, held.dtype) for name, held in self.kept.items()}

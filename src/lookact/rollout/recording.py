@@ -1,4 +1,4 @@
-"""What many worlds show while they are told what to do, kept whole: no policy, no reward."""
+"""Recordings of vector environments under given actions: no policy, no reward."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from lookact.data.sequences import Recording
 from lookact.envs.vector.vector_env import PlanEpisode
-from lookact.rollout.vector_rollout import Part
+from lookact.rollout.vector_rollout import EnvPart
 
 
-def record(worlds: Part, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:
+def record(envs: EnvPart, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:
     """One episode of every row under actions (rows, t, a); episodes must be longer than t."""
     rows, steps = actions.shape[:2]
-    seen, _ = worlds.reset(plan_episode)
+    seen, _ = envs.reset(plan_episode)
     shown = {name: [array] for name, array in seen.arrays.items()}
     texts = np.array(seen.texts["instruction"])
     counts = np.ones((rows, steps), np.bool_)
     for t in range(steps):
-        worlds.send(actions[:, t])
-        step = worlds.receive()
+        envs.send(actions[:, t])
+        step = envs.receive()
         for name, array in step.observations.arrays.items():
             shown[name].append(array)
         for row in step.finals:

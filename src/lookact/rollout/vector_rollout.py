@@ -1,4 +1,4 @@
-"""Steps of a control policy in many worlds at once, as tensors with time first.
+"""Rollouts of a control policy in a vector environment, as tensors with time first.
 
 Every rollout begins with fresh episodes by a plan, so that what a rollout holds depends on nothing but the policy, the
 plan and the noise: a resumed run needs no simulator's state. A step that did not happen, because its worker was started
@@ -7,7 +7,7 @@ again, is outside the mask and ends its episode there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,15 +18,39 @@ from torch import Tensor
 
 from lookact.batch import ControlInputs
 from lookact.envs.vector.vector_env import PlanEpisode, VectorObservation, VectorStep
+from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
 from lookact.ops.gaussian import gaussian_logprob
-from lookact.rollout.control_actor import ControlActor, ControlPolicy
 
 
-class Part(Protocol):
+class ControlPolicy(Protocol):
+    """A policy over action vectors."""
+
+    @property
+    def spec(self) -> Any:
+        """With `cameras`, `history` and `action_size`."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def frozen_vision(self) -> bool:
+        """Whether `features` of a frame never change."""
+        ...
+
+    def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]: ...
+    def tokenize(self, texts: Sequence[str]) -> Tensor: ...
+    def start_carry(self, rows: int) -> Tensor | None: ...
+    def actor(self, inputs: ControlInputs) -> ActorOutput: ...
+    def value(self, critic_features: Tensor) -> Tensor: ...
+    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
+        """Both at once."""
+
+
+class EnvPart(Protocol):
     """Environments side by side that reset themselves in the step that ends an episode."""
 
     @property
-    def rows(self) -> int: ...
+    def num_envs(self) -> int: ...
     def reset(
         self, plan_episode: PlanEpisode | None = None
     ) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]: ...
@@ -34,17 +58,17 @@ class Part(Protocol):
     def receive(self) -> VectorStep: ...
 
 
-class Worlds(Protocol):
+class VectorEnvLike(Protocol):
     """All rows, in parts that may step at the same time."""
 
     @property
-    def rows(self) -> int: ...
+    def num_envs(self) -> int: ...
     @property
     def restarts(self) -> int: ...
     @property
     def action_space(self) -> Any: ...
     @property
-    def parts(self) -> Sequence[Part]: ...
+    def parts(self) -> Sequence[EnvPart]: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +79,7 @@ class EpisodeStats:
     """Summed."""
     steps: int
     success: bool
-    broken: bool
+    failed: bool
     """Its worker was started again: it says nothing about the policy."""
 
 
@@ -75,68 +99,139 @@ class Rollout:
     mask: Tensor
     """False on steps that did not happen."""
     last_values: Tensor
-    """(rows,) of what is seen after the last step."""
-    ended: tuple[EpisodeStats, ...]
+    """(rows,) of the observation after the last step."""
+    episodes: tuple[EpisodeStats, ...]
+    """Those that came to their end."""
 
 
-def roll_out(
-    policy: ControlPolicy, worlds: Worlds, *, noise: Tensor, plan_episode: PlanEpisode | None = None
+def collect_rollout(
+    policy: ControlPolicy, envs: VectorEnvLike, *, noise: Tensor, plan_episode: PlanEpisode | None = None
 ) -> Rollout:
     """As many steps as `noise` (t, rows, a) has, in units of the policy's standard deviation; zeros act greedily."""
-    sizes = [part.rows for part in worlds.parts]
+    sizes = [part.num_envs for part in envs.parts]
     with torch.inference_mode():
-        bounds = worlds.action_space.low, worlds.action_space.high
-        crews = [
+        bounds = envs.action_space.low, envs.action_space.high
+        runners = [
             _EnvRunner(policy, part, own, bounds, plan_episode)
-            for part, own in zip(worlds.parts, torch.split(noise, sizes, dim=1))
+            for part, own in zip(envs.parts, torch.split(noise, sizes, dim=1))
         ]
         for _ in range(len(noise)):
-            # while one decides, the others' worlds step
-            for crew in crews:
-                crew.decide()
-        seen = [crew.look() for crew in crews]
+            # double-buffered: while one part decides, the others step
+            for runner in runners:
+                runner.decide()
+        last_inputs = [runner.observe() for runner in runners]
     with torch.no_grad():
-        return _side_by_side([crew.tape.finish(policy, last) for crew, last in zip(crews, seen)])
+        return _side_by_side([runner.buffer.finish(policy, last) for runner, last in zip(runners, last_inputs)])
+
+
+class ControlActor:
+    """A policy's inputs in a vector environment: keeps each row's action history and memory.
+
+    Each instruction is tokenised once; a frozen vision encoder encodes each frame once.
+    """
+
+    def __init__(self, policy: ControlPolicy, rows: int) -> None:
+        self.policy, spec = policy, policy.spec
+        self.history = torch.zeros(rows, spec.history, spec.action_size, device=policy.device)
+        self.carry = policy.start_carry(rows)
+        self._nothing = torch.zeros(rows, spec.action_size, device=policy.device)
+        self._texts: tuple[str, ...] = ()
+        self._text_ids = torch.zeros(rows, 0, dtype=torch.long)
+        self._known: dict[str, Tensor] = {}
+
+    def observe(self, observation: VectorObservation) -> ControlInputs:
+        """Inputs of all rows; their actions are zeros, for they are not taken yet."""
+        texts = observation.texts.get("instruction") or ("",) * len(self.history)
+        if texts != self._texts:
+            self._texts, self._text_ids = texts, self._tokenize(texts)
+        return ControlInputs(
+            actions=self._nothing,
+            state=torch.from_numpy(observation.arrays["state"]).to(self.policy.device, torch.float32),
+            images=self._encode_images(observation.arrays),
+            text_ids=self._text_ids,
+            history=self.history,
+            carry=self.carry,
+        )
+
+    def update(self, actions: Tensor, carry: Tensor | None) -> None:
+        """`actions` (rows, a) were done, and `carry` is the memory after the step."""
+        if self.history.shape[1]:
+            self.history = torch.cat([self.history[:, 1:], actions.unsqueeze(1)], dim=1)
+        self.carry = carry
+
+    def final_observation(self, finals: Mapping[int, Mapping[str, Any]]) -> ControlInputs:
+        """Inputs of the rows that ended, one each, as they were after their last step."""
+        rows = list(finals)
+        arrays = {name: np.stack([final[name] for final in finals.values()]) for name in self._arrays()}
+        texts = [str(final.get("instruction", "")) for final in finals.values()]
+        return ControlInputs(
+            actions=self._nothing[rows],
+            state=torch.from_numpy(arrays["state"]).to(self.policy.device, torch.float32),
+            images=self._encode_images(arrays),
+            text_ids=self._tokenize(texts),
+            history=self.history[rows],
+            carry=None if self.carry is None else self.carry[:, rows],
+        )
+
+    def reset_rows(self, rows: Sequence[int]) -> None:
+        """New episodes begin on these rows: no past action, an empty memory."""
+        self.history = self.history.index_fill(0, torch.tensor(rows, device=self.history.device), 0.0)
+        if self.carry is not None:
+            self.carry = self.carry.index_fill(1, torch.tensor(rows, device=self.carry.device), 0.0)
+
+    def _arrays(self) -> tuple[str, ...]:
+        return ("state", *self.policy.spec.cameras)
+
+    def _encode_images(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+        cameras = self.policy.spec.cameras
+        frames = {camera: torch.from_numpy(arrays[camera]).to(self.policy.device) for camera in cameras}
+        return self.policy.features(frames) if frames and self.policy.frozen_vision else frames
+
+    def _tokenize(self, texts: Sequence[str]) -> Tensor:
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if fresh:
+            self._known |= dict(zip(fresh, self.policy.tokenize(fresh)))
+        return torch.stack([self._known[text] for text in texts])
 
 
 class _EnvRunner:
-    """A policy in one part of the worlds."""
+    """A policy in one part of the environments."""
 
     def __init__(
-        self, policy: ControlPolicy, part: Part, noise: Tensor, bounds: tuple[Any, Any], plan: PlanEpisode | None
+        self, policy: ControlPolicy, part: EnvPart, noise: Tensor, bounds: tuple[Any, Any], plan: PlanEpisode | None
     ) -> None:
         self.policy, self.part, self.noise, self.bounds = policy, part, noise, bounds
-        self.actor, self.tape = ControlActor(policy, part.rows), _RolloutBuffer(len(noise), part.rows)
-        self.seen, _ = part.reset(plan)
+        self.actor, self.buffer = ControlActor(policy, part.num_envs), _RolloutBuffer(len(noise), part.num_envs)
+        self.observation, _ = part.reset(plan)
         self.t = 0
         self.under_way: tuple[Tensor, Tensor | None] | None = None
-        """What was done last, and the memory after it."""
+        """The last actions, and the memory after them."""
 
     def decide(self) -> None:
-        """Act on what is seen; what comes of it is asked for at the next look."""
-        inputs = self.look()
-        intent = self.policy.intend(inputs)
-        mean = intent.mean[:, 0]
-        actions = mean + intent.log_std.exp() * self.noise[self.t]
-        self.tape.write(self.t, inputs, actions, mean, intent.critic_features)
-        # the policy's Gaussian knows no bounds: the world is given what it can do
+        """Act on the observation; the step's outcome is received before the next one."""
+        inputs = self.observe()
+        output = self.policy.actor(inputs)
+        mean = output.mean[:, 0]
+        actions = mean + output.log_std.exp() * self.noise[self.t]
+        self.buffer.add_decision(self.t, inputs, actions, mean, output.critic_features)
+        # the Gaussian has no bounds, the action space has
         done = np.minimum(np.maximum(actions.cpu().numpy(), self.bounds[0]), self.bounds[1])
         self.part.send(done)
-        self.under_way = torch.from_numpy(done).to(actions), intent.carry
+        self.under_way = torch.from_numpy(done).to(actions), output.carry
         self.t += 1
 
-    def look(self) -> ControlInputs:
-        """What there is to see once the step under way, if any, is done."""
+    def observe(self) -> ControlInputs:
+        """Inputs after the step under way, if any, is done."""
         if self.under_way is not None:
             step = self.part.receive()
-            self.actor.remember(*self.under_way)
-            self.tape.note(self.t - 1, step, self.actor)
-            self.seen, self.under_way = step.observations, None
-        return self.actor.look(self.seen)
+            self.actor.update(*self.under_way)
+            self.buffer.add_outcome(self.t - 1, step, self.actor)
+            self.observation, self.under_way = step.observations, None
+        return self.actor.observe(self.observation)
 
 
 class _RolloutBuffer:
-    """A rollout while it is being recorded."""
+    """Rollout buffer: steps as they come."""
 
     def __init__(self, steps: int, rows: int) -> None:
         self.steps = steps
@@ -147,11 +242,13 @@ class _RolloutBuffer:
         self.kept: dict[str, Tensor] = {}
         self.cameras: tuple[str, ...] = ()
         self.cuts: list[tuple[int, list[int], ControlInputs]] = []
-        """When, which rows, and what they saw last."""
-        self.ended: list[EpisodeStats] = []
+        """Truncated episodes: step, rows, and final observations."""
+        self.episodes: list[EpisodeStats] = []
 
-    def write(self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, critic_features: Tensor) -> None:
-        """What the policy was shown and made of it."""
+    def add_decision(
+        self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, critic_features: Tensor
+    ) -> None:
+        """What the policy was shown, and its output."""
         parts = {"actions": actions, "mean": mean, "critic_features": critic_features, "state": inputs.state}
         parts |= {f"image/{camera}": frames for camera, frames in inputs.images.items()}
         parts |= {"text_ids": inputs.text_ids, "history": inputs.history}
@@ -159,14 +256,14 @@ class _RolloutBuffer:
             parts["carry"] = inputs.carry[0]
         if not self.kept:
             self.cameras = tuple(inputs.images)
-            # what was made in inference mode is of no use to learning
+            # tensors made in inference mode cannot be learned from
             with torch.inference_mode(False):
                 self.kept = {name: part.new_zeros((self.steps, *part.shape)) for name, part in parts.items()}
         for name, part in parts.items():
             self.kept[name][t] = part
 
-    def note(self, t: int, step: VectorStep, actor: ControlActor) -> None:
-        """What came of it."""
+    def add_outcome(self, t: int, step: VectorStep, actor: ControlActor) -> None:
+        """Rewards, and the episodes that ended."""
         self.rewards[t] = step.rewards
         self.returns += step.rewards
         self.lengths += 1
@@ -175,21 +272,21 @@ class _RolloutBuffer:
         self.terminated[t], self.truncated[t] = step.terminated, step.truncated
         for row in step.finals:
             info = step.infos[row]
-            broken = bool(info.get("worker_restarted"))
-            self.mask[t, row] = not broken
-            self.ended.append(
-                EpisodeStats(float(self.returns[row]), int(self.lengths[row]), bool(info.get("success")), broken)
+            failed = bool(info.get("worker_restarted"))
+            self.mask[t, row] = not failed
+            self.episodes.append(
+                EpisodeStats(float(self.returns[row]), int(self.lengths[row]), bool(info.get("success")), failed)
             )
             self.returns[row], self.lengths[row] = 0.0, 0
         cut = {row: final for row, final in step.finals.items() if step.truncated[row] and self.mask[t, row]}
         if cut:
-            self.cuts.append((t, list(cut), actor.look_back(cut)))
-        actor.forget(list(step.finals))
+            self.cuts.append((t, list(cut), actor.final_observation(cut)))
+        actor.reset_rows(list(step.finals))
 
     def finish(self, policy: ControlPolicy, last: ControlInputs) -> Rollout:
-        """Everything as tensors; acting does not wait for values, so that they are found in one go."""
+        """Everything as tensors; values are computed in one go, so that acting does not wait for them."""
         kept = self.kept
-        values, outlook = _appraised(policy, kept["critic_features"]), policy(last)
+        values, output = _values(policy, kept["critic_features"]), policy(last)
         # a step that did not happen ends its episode on what was seen before it
         truncated = torch.from_numpy(self.truncated).to(values.device)
         truncated_values = values.masked_fill(~truncated, 0.0)
@@ -206,15 +303,15 @@ class _RolloutBuffer:
                 history=kept["history"],
                 carry=kept.get("carry"),
             ),
-            logprobs=gaussian_logprob(kept["actions"], kept["mean"], outlook.log_std),
+            logprobs=gaussian_logprob(kept["actions"], kept["mean"], output.log_std),
             values=values,
             rewards=torch.from_numpy(self.rewards).to(values.device),
             terminated=torch.from_numpy(self.terminated).to(values.device),
             truncated=truncated,
             truncated_values=truncated_values,
             mask=torch.from_numpy(self.mask).to(values.device),
-            last_values=outlook.values,
-            ended=tuple(self.ended),
+            last_values=output.values,
+            episodes=tuple(self.episodes),
         )
 
 
@@ -229,14 +326,14 @@ def _side_by_side(parts: Sequence[Rollout]) -> Rollout:
     return Rollout(
         inputs=join([part.inputs for part in parts], dim=1),
         last_values=torch.cat([part.last_values for part in parts]),
-        ended=tuple(ended for part in parts for ended in part.ended),
+        episodes=tuple(episode for part in parts for episode in part.episodes),
         **tensors,
     )
 
 
-def _appraised(policy: ControlPolicy, critic_features: Tensor, at_once: int = 128) -> Tensor:
+def _values(policy: ControlPolicy, critic_features: Tensor, at_once: int = 128) -> Tensor:
     """Values (t, rows) on critic_features (t, rows, ...)."""
-    found = [policy.appraise(part) for part in torch.split(critic_features.flatten(0, 1), at_once)]
+    found = [policy.value(part) for part in torch.split(critic_features.flatten(0, 1), at_once)]
     return torch.cat(found).view(critic_features.shape[:2])
 
 

@@ -33,7 +33,7 @@ class PPO:
         1.0, help="huber: where an error turns linear; clipped: how far a value may move in an update", above=0
     )
     value_coef: float = setting(1.0, help="weight of the value loss", least=0)
-    entropy: float = setting(0.0, help="entropy bonus; of no effect where the spread is fixed", least=0)
+    entropy_coef: float = setting(0.0, help="weight of the entropy bonus; no effect with a fixed std", least=0)
     max_kl: float | None = setting(None, help="nats from the acting policy after which an update's epochs end", above=0)
     kl_coef: float = setting(0.0, help="weight of the distance from the policy that learning began with", least=0)
     clip_norm: float = setting(0.5, help="largest gradient norm", above=0)

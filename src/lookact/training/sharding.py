@@ -39,7 +39,7 @@ def share_out_control(policy: nn.Module, parallel: Parallel, *, anchored: bool) 
         return
     if anchored:
         raise ConfigError("parallel.kind shard with ppo.kl_coef above 0: the anchor needs whole weights; use kind data")
-    shard(policy, (), methods=("intend", "appraise"))
+    shard(policy, (), methods=("actor", "value"))
 
 
 def shard(

@@ -3,8 +3,7 @@
 import gymnasium
 import numpy as np
 
-from lookact.envs.vector.inline import InlineVectorEnv
-from lookact.envs.vector.vector_env import VectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 
 
 def counting_env():

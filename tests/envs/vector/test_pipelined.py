@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.envs.vector.pipelined import PipelinedVectorEnv
+from lookact.envs.vector.vector_env import PipelinedVectorEnv
 
 
 def maker():
@@ -37,9 +37,9 @@ def maker():
 
 @pytest.fixture(scope="module")
 def relay():
-    worlds = PipelinedVectorEnv(maker(), 5, workers=1, max_restarts=3)
-    yield worlds
-    worlds.close()
+    envs = PipelinedVectorEnv(maker(), 5, workers=1, max_restarts=3)
+    yield envs
+    envs.close()
 
 
 def plan(row, episode):
@@ -48,7 +48,7 @@ def plan(row, episode):
 
 def test_halves_step_by_themselves_and_plans_count_through_all_rows(relay):
     first, second = relay.parts
-    assert (relay.rows, first.rows, second.rows) == (5, 3, 2)
+    assert (relay.num_envs, first.num_envs, second.num_envs) == (5, 3, 2)
     assert [part.reset(plan)[0].arrays["state"][:, 0].tolist() for part in relay.parts] == [[0, 1, 2], [3, 4]]
     # both are under way at once
     first.send(np.array([[1], [2], [3]], np.float32))
@@ -73,7 +73,7 @@ def test_a_half_that_dies_is_started_again_and_the_other_does_not_notice(relay):
 
 def test_one_row_is_one_part_and_every_half_has_a_process():
     lone = PipelinedVectorEnv(maker(), 1, workers=8)
-    assert [part.rows for part in lone.parts] == [1]
+    assert [part.num_envs for part in lone.parts] == [1]
     lone.close()
     pair = PipelinedVectorEnv(maker(), 4, workers=3)
     assert [len(part._workers) for part in pair.parts] == [1, 1]

@@ -186,7 +186,7 @@ def test_close_ends_every_process():
 
 
 def test_more_workers_than_rows_are_refused():
-    with pytest.raises(ConfigError, match="3 workers for 2 rows"):
+    with pytest.raises(ConfigError, match="3 workers for 2 environments"):
         vector(rows=2, workers=3)
 
 

@@ -4,7 +4,7 @@ from safetensors.torch import save_file
 
 from lookact.batch import ControlInputs
 from lookact.errors import DataError
-from lookact.models.vla.checkpoint import SPEC, WEIGHTS, load_vla, make_vla, save_readers
+from lookact.models.vla.checkpoint import SPEC, WEIGHTS, load_vla, make_vla, save_encoders
 from lookact.models.vla.encoders import open_bert, open_dinov2, tiny_bert, tiny_dinov2
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vla.text import TextSpec, train_wordpiece
@@ -17,12 +17,14 @@ EYES, WORDS = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, glances=2)
 
 def steps(vla: VLA) -> ControlInputs:
     frames = torch.arange(2 * 16 * 16 * 3).remainder(255).to(torch.uint8).view(2, 16, 16, 3)
-    return ControlInputs(torch.zeros(2, 2), torch.ones(2, 3), {"head": frames}, vla.read(CORPUS), torch.zeros(2, 5, 2))
+    return ControlInputs(
+        torch.zeros(2, 2), torch.ones(2, 3), {"head": frames}, vla.tokenize(CORPUS), torch.zeros(2, 5, 2)
+    )
 
 
 def save(vla: VLA, folder):
     folder.mkdir()
-    save_readers(vla, folder)
+    save_encoders(vla, folder)
     save_file(vla.state_dict(), folder / WEIGHTS)
     return folder
 
@@ -48,7 +50,7 @@ def test_pretrained_encoders_are_needed_only_once(tmp_path):
     eyes = VisionSpec(source=str(tmp_path / "dino"), image_size=28, glances=2, hold="frozen")
     words = TextSpec(source=str(tmp_path / "bert"), length=12, hold="lora", lora_rank=2)
     vla = make_vla(SMALL, eyes, words, corpus=[], seed=0)
-    assert vla.eyes.width == 64
+    assert vla.vision_encoder.width == 64
     folder = save(vla, tmp_path / "policy")
     for gone in ("bert", "dino"):
         (tmp_path / gone).rename(tmp_path / f"{gone}-gone")

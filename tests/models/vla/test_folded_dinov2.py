@@ -5,8 +5,8 @@ import torch
 
 from lookact.models.vla import folded_dinov2 as vla_sight
 from lookact.models.vla.encoders import hold, open_dinov2, tiny_dinov2
-from lookact.models.vla.folded_dinov2 import Sight, foldable
-from lookact.models.vla.vision import DEVIATION, MEAN, Eyes, VisionSpec
+from lookact.models.vla.folded_dinov2 import FoldedDinov2, foldable
+from lookact.models.vla.vision import DEVIATION, MEAN, VisionEncoder, VisionSpec
 
 COLOURS = torch.tensor([MEAN, DEVIATION])
 
@@ -37,16 +37,18 @@ def patches_by_modules(encoder, seen: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("changes", [{}, {"qkv_bias": False}, {"trained_size": 64}])
 def test_the_folded_encoder_tells_what_its_modules_tell(changes):
     encoder = shaken(**changes)
-    found = Sight(encoder, COLOURS, 32)(frames())
+    found = FoldedDinov2(encoder, COLOURS, 32)(frames())
     torch.testing.assert_close(found, patches_by_modules(encoder, frames()), atol=2e-5, rtol=1e-4)
 
 
 def test_frames_go_through_in_portions_as_they_would_together(monkeypatch):
-    sight = Sight(shaken(), COLOURS, 32)
+    sight = FoldedDinov2(shaken(), COLOURS, 32)
     together = sight(frames(5))
     sizes = []
     monkeypatch.setattr(vla_sight, "NEARBY", 2 * 17)
-    monkeypatch.setattr(Sight, "_see", lambda self, part, see=Sight._see: sizes.append(len(part)) or see(self, part))
+    monkeypatch.setattr(
+        FoldedDinov2, "_see", lambda self, part, see=FoldedDinov2._see: sizes.append(len(part)) or see(self, part)
+    )
     torch.testing.assert_close(sight(frames(5)), together)
     assert sizes == [2, 2, 1]
 
@@ -58,8 +60,8 @@ def test_only_a_plain_dinov2_folds():
     assert not foldable(hold(shaken(), "lora", rank=2, seed=0))
 
 
-def eyes(encoder) -> Eyes:
-    return Eyes(VisionSpec(image_size=32, patch=8, hidden=64, layers=2, glances=3), encoder, ("head",), seed=0)
+def eyes(encoder) -> VisionEncoder:
+    return VisionEncoder(VisionSpec(image_size=32, patch=8, hidden=64, layers=2, glances=3), encoder, ("head",), seed=0)
 
 
 def test_frozen_eyes_see_what_learning_ones_see():

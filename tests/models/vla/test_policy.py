@@ -31,15 +31,15 @@ def steps(vla: VLA, rows: int = 4, seed: int = 0) -> ControlInputs:
             camera: torch.randint(0, 256, (rows, 16, 16, 3), generator=stream, dtype=torch.uint8)
             for camera in ("head", "wrist")
         },
-        text_ids=vla.read([CORPUS[row % 2] for row in range(rows)]),
+        text_ids=vla.tokenize([CORPUS[row % 2] for row in range(rows)]),
         history=torch.randn(rows, 5, 2, generator=stream).clamp(-1, 1),
     )
 
 
 def test_the_encoders_are_the_real_architectures():
     vla = policy()
-    assert type(vla.eyes.encoder) is Dinov2Model
-    assert type(vla.reader.encoder) is BertModel
+    assert type(vla.vision_encoder.encoder) is Dinov2Model
+    assert type(vla.text_encoder.encoder) is BertModel
 
 
 @pytest.mark.parametrize("spread", ["fixed", "learned", "decay"])
@@ -126,8 +126,8 @@ def test_while_glances_learn_the_patches_are_what_is_cached():
     with_cache, with_frames = (vla.evaluate(each).logprobs for each in (replace(inputs, images=cached), inputs))
     assert torch.equal(with_cache, with_frames)
     with_cache.sum().backward()
-    assert vla.eyes.glances["head"].queries.grad is not None
-    assert all(parameter.grad is None for parameter in vla.eyes.encoder.parameters())
+    assert vla.vision_encoder.glances["head"].queries.grad is not None
+    assert all(parameter.grad is None for parameter in vla.vision_encoder.encoder.parameters())
 
 
 @pytest.mark.parametrize(("hold", "learns"), [("frozen", 0), ("lora", 6), ("full", 99)])
@@ -135,7 +135,7 @@ def test_how_an_encoder_is_held(hold, learns):
     vla = policy(eyes=replace(EYES, hold=hold), words=replace(WORDS, hold=hold))
     inputs = steps(vla)
     vla.evaluate(inputs).logprobs.sum().backward()
-    for encoder in (vla.eyes.encoder, vla.reader.encoder):
+    for encoder in (vla.vision_encoder.encoder, vla.text_encoder.encoder):
         touched = [name for name, parameter in encoder.named_parameters() if parameter.grad is not None]
         assert len(touched) >= min(learns, 6)
         assert all("lora" in name for name in touched) or hold == "full"
@@ -198,11 +198,11 @@ def test_actions_beyond_the_bounds_are_remembered_as_the_world_cut_them():
 def test_of_a_chunk_the_first_action_is_drawn_and_scored():
     vla = policy(chunk=3)
     inputs = steps(vla)
-    outlook = vla(inputs)
-    assert outlook.mean.shape == (4, 3, 2)
-    assert torch.equal(draw(outlook, generator=None, greedy=True)[0], outlook.mean[:, 0])
-    later = replace(outlook, mean=outlook.mean + torch.tensor([0.0, 1.0, 1.0]).view(1, 3, 1))
-    assert torch.equal(score(outlook, inputs.actions).logprobs, score(later, inputs.actions).logprobs)
+    output = vla(inputs)
+    assert output.mean.shape == (4, 3, 2)
+    assert torch.equal(draw(output, generator=None, greedy=True)[0], output.mean[:, 0])
+    later = replace(output, mean=output.mean + torch.tensor([0.0, 1.0, 1.0]).view(1, 3, 1))
+    assert torch.equal(score(output, inputs.actions).logprobs, score(later, inputs.actions).logprobs)
 
 
 def test_states_are_seen_in_units_of_their_spread():
@@ -242,10 +242,10 @@ def test_a_window_is_its_steps_one_by_one_and_memory_ends_with_an_episode():
     for step, inputs in enumerate(moments):
         if step == 2:
             carry = torch.stack([carry[0, 0], torch.zeros(8)]).unsqueeze(0)
-        outlook = vla(replace(inputs, carry=carry))
-        torch.testing.assert_close(means[:, step], outlook.mean)
-        torch.testing.assert_close(scores.logprobs[:, step], score(outlook, inputs.actions).logprobs[:, 0])
-        carry = outlook.carry
+        output = vla(replace(inputs, carry=carry))
+        torch.testing.assert_close(means[:, step], output.mean)
+        torch.testing.assert_close(scores.logprobs[:, step], score(output, inputs.actions).logprobs[:, 0])
+        carry = output.carry
     # what is done last depends on what was remembered first
     means[0, 2].sum().backward()
     assert vla.memory.weight_hh.grad.abs().sum() > 0

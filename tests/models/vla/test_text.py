@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from lookact.models.vla.encoders import open_bert, tiny_bert
-from lookact.models.vla.text import Reader, TextSpec, train_wordpiece
+from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
 
 CORPUS = ["put the red cube on the blue stand", "lift the green brick onto the red stand"]
 SPEC = TextSpec(hidden=32, layers=1, length=16)
 
 
-def reader(seed: int = 0) -> Reader:
+def reader(seed: int = 0) -> TextEncoder:
     tokenizer = train_wordpiece(CORPUS, SPEC)
-    return Reader(
+    return TextEncoder(
         SPEC, open_bert("tiny", tiny_bert(hidden=32, layers=1, vocabulary=len(tokenizer), length=16), seed), tokenizer
     )
 
@@ -43,7 +43,7 @@ def test_ids_do_not_depend_on_the_process():
 
 
 def test_ids_are_padded_and_cut_to_one_length():
-    ids = reader().read(["red", " ".join(["cube"] * 40)])
+    ids = reader().tokenize(["red", " ".join(["cube"] * 40)])
     assert ids.shape == (2, 16)
     assert (ids[0] == 0).sum() == 13
     assert (ids[1] == 0).sum() == 0
@@ -51,13 +51,13 @@ def test_ids_are_padded_and_cut_to_one_length():
 
 def test_padding_does_not_leak():
     mind = reader()
-    ids = mind.read(["put the red cube on the blue stand"])
+    ids = mind.tokenize(["put the red cube on the blue stand"])
     torch.testing.assert_close(mind(ids), mind(ids[:, :10]), atol=1e-6, rtol=1e-5)
 
 
 def test_a_frozen_reader_reads_each_instruction_once_and_says_the_same():
     mind = reader()
-    ids = mind.read([CORPUS[0], CORPUS[1], CORPUS[0]])
+    ids = mind.tokenize([CORPUS[0], CORPUS[1], CORPUS[0]])
     learning = mind(ids).detach()
     mind.requires_grad_(False)
     calls = []
@@ -71,7 +71,7 @@ def test_what_was_read_is_forgotten_with_the_weights():
     mind, other = reader(), reader(seed=1)
     for each in (mind, other):
         each.requires_grad_(False)
-    ids = mind.read(CORPUS)
+    ids = mind.tokenize(CORPUS)
     mind(ids)
     mind.load_state_dict(other.state_dict())
     assert torch.equal(mind(ids), other(ids))
@@ -79,7 +79,7 @@ def test_what_was_read_is_forgotten_with_the_weights():
 
 def test_a_reader_that_learns_keeps_nothing():
     mind = reader()
-    ids = mind.read(CORPUS)
+    ids = mind.tokenize(CORPUS)
     before = mind(ids).detach()
     with torch.no_grad():
         mind.encoder.embeddings.word_embeddings.weight.mul_(2.0)

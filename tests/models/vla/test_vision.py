@@ -3,12 +3,12 @@ import torch
 
 from lookact.errors import ConfigError
 from lookact.models.vla.encoders import open_dinov2, tiny_dinov2
-from lookact.models.vla.vision import DEVIATION, MEAN, AttentionPool, Eyes, VisionSpec
+from lookact.models.vla.vision import DEVIATION, MEAN, AttentionPool, VisionEncoder, VisionSpec
 
 
-def eyes(**changes) -> Eyes:
+def eyes(**changes) -> VisionEncoder:
     spec = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, glances=3, **changes)
-    return Eyes(
+    return VisionEncoder(
         spec, open_dinov2("tiny", tiny_dinov2(hidden=32, layers=1, image_size=16, patch=8), 0), ("head",), seed=0
     )
 
@@ -46,4 +46,4 @@ def test_frames_of_another_size_are_brought_to_the_encoders():
 def test_patches_must_fill_the_picture():
     encoder = open_dinov2("tiny", tiny_dinov2(hidden=32, layers=1, image_size=16, patch=8), 0)
     with pytest.raises(ConfigError, match="20 pixels does not fall into patches of 8"):
-        Eyes(VisionSpec(image_size=20), encoder, ("head",), seed=0)
+        VisionEncoder(VisionSpec(image_size=20), encoder, ("head",), seed=0)

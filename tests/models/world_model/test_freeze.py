@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from lookact.errors import ConfigError
 from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import Reader, TextSpec, train_wordpiece
+from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
 from lookact.models.world_model.freeze import Freeze, adapt, freeze, owner_of, save_adapter
 from lookact.models.world_model.model import WorldModel, WorldSpec
 from lookact.models.world_model.vq import VQSpec
@@ -18,7 +18,7 @@ def make():
     config = tiny_bert(hidden=32, layers=1, vocabulary=len(tokenizer), length=8)
     bert = hold(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
     return WorldModel(
-        WorldSpec(3, 2, VQSpec(16, 8, 4, (1, 2), 8), width=16, heads=2, layers=1), Reader(text, bert, tokenizer)
+        WorldSpec(3, 2, VQSpec(16, 8, 4, (1, 2), 8), width=16, heads=2, layers=1), TextEncoder(text, bert, tokenizer)
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import Reader, TextSpec, train_wordpiece
+from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
 from lookact.models.world_model.model import Scene, WorldModel, WorldSpec, mean_logits
 from lookact.models.world_model.vq import VQSpec
 
@@ -23,7 +23,7 @@ def world():
     bert = hold(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = WorldModel(SPEC, Reader(text, bert, tokenizer))
+        model = WorldModel(SPEC, TextEncoder(text, bert, tokenizer))
         model.vq.codebooks.normal_()
     return model
 

@@ -1,4 +1,4 @@
-"""Many environments side by side in a few processes, with a watchdog.
+"""Vector environments: many side by side in worker processes with a watchdog, double-buffered, or in this process.
 
 Autoreset happens in the same step. Where an episode ends at a step, `observations` already holds the next episode's
 first observation, the one the next action is for; the ended episode's last observation is in `finals`, and a truncated
@@ -23,18 +23,7 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
-from lookact.envs.vector.worker import (
-    Arrays,
-    EpisodePlan,
-    MakeEnv,
-    Memory,
-    RowStep,
-    ask,
-    parts_of,
-    receive,
-    share,
-    work,
-)
+from lookact.envs.vector.worker import EpisodePlan, MakeEnv, Memory, RowStep, ask, parts_of, receive, share, work
 from lookact.errors import ConfigError, EnvError
 from lookact.seeding import derive
 
@@ -48,7 +37,7 @@ PlanEpisode = Callable[[int, int], EpisodePlan]
 class VectorObservation:
     """What all rows are shown."""
 
-    arrays: Arrays
+    arrays: dict[str, NDArray[Any]]
     """Name to (rows, ...)."""
     texts: dict[str, tuple[str, ...]]
     """Name to one text a row."""
@@ -80,12 +69,12 @@ class _Worker:
 
 
 class VectorEnv:
-    """`rows` environments in `workers` processes."""
+    """`num_envs` environments in `workers` processes."""
 
     def __init__(
         self,
         make_env: MakeEnv,
-        rows: int,
+        num_envs: int,
         *,
         workers: int,
         first: int = 0,
@@ -99,19 +88,19 @@ class VectorEnv:
 
         Plans know the rows by numbers from `first` on.
         """
-        if not 1 <= workers <= rows:
-            raise ConfigError(f"{workers} workers for {rows} rows: give at least one, and no more than rows")
-        self.rows, self.first, self.seed = rows, first, seed
+        if not 1 <= workers <= num_envs:
+            raise ConfigError(f"{workers} workers for {num_envs} environments: give from 1 to {num_envs}")
+        self.num_envs, self.first, self.seed = num_envs, first, seed
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
         self.step_seconds, self.start_seconds, self.max_restarts = step_seconds, start_seconds, max_restarts
         self.restarts = 0
         """How often a worker was started again."""
-        self.episodes = [0] * rows
+        self.episodes = [0] * num_envs
         """How many episodes each row has begun."""
         self._failed: dict[int, EnvError] = {}
         self._make_env = CloudpickleWrapper(make_env)
         self._allocate(make_env)
-        self._workers = [self._start(tuple(range(row, rows, workers))) for row in range(workers)]
+        self._workers = [self._start(tuple(range(row, num_envs, workers))) for row in range(workers)]
 
     @property
     def parts(self) -> tuple[VectorEnv]:
@@ -121,8 +110,8 @@ class VectorEnv:
     def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
         """Every row begins its next episode, or its first of another plan."""
         if plan_episode is not None:
-            self.plan_episode, self.episodes = plan_episode, [0] * self.rows
-        infos: list[dict[str, Any]] = [{}] * self.rows
+            self.plan_episode, self.episodes = plan_episode, [0] * self.num_envs
+        infos: list[dict[str, Any]] = [{}] * self.num_envs
         replies = self._exchange([("reset", (self._next_plans(worker.rows),)) for worker in self._workers])
         for worker, reply in zip(self._workers, replies):
             begun = self._restart(worker, reply) if isinstance(reply, EnvError) else reply
@@ -156,7 +145,7 @@ class VectorEnv:
                     finals[row] = before[row] if isinstance(reply, EnvError) else self._final(row, step)
                     self.episodes[row] += not isinstance(reply, EnvError)
                 self._set_texts(row, step.texts)
-        ordered = [results[row] for row in range(self.rows)]
+        ordered = [results[row] for row in range(self.num_envs)]
         return VectorStep(
             self._observe(),
             np.array([step.reward for step in ordered], np.float32),
@@ -168,7 +157,7 @@ class VectorEnv:
 
     def state_dict(self) -> dict[str, Any]:
         """Every episode as it stands; the environments must offer the same."""
-        states: list[Any] = [None] * self.rows
+        states: list[Any] = [None] * self.num_envs
         for worker, reply in zip(self._workers, self._exchange([("state", ())] * len(self._workers))):
             if isinstance(reply, EnvError):
                 raise EnvError(f"a worker did not tell its state: {reply}")
@@ -177,7 +166,7 @@ class VectorEnv:
         return {"episodes": list(self.episodes), "restarts": self.restarts, "envs": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken; `observations` holds what is seen there."""
+        """Go on where `state_dict` was taken."""
         self.episodes, self.restarts = list(state["episodes"]), state["restarts"]
         commands = [("load", ([state["envs"][row] for row in worker.rows],)) for worker in self._workers]
         for worker, reply in zip(self._workers, self._exchange(commands)):
@@ -186,11 +175,6 @@ class VectorEnv:
             for row, texts in zip(worker.rows, reply):
                 self._set_texts(row, texts)
         self._observe()
-
-    @property
-    def observations(self) -> VectorObservation:
-        """What all rows were last shown."""
-        return self._last
 
     def close(self) -> None:
         """Stop all workers; those that do not stop are killed."""
@@ -212,12 +196,12 @@ class VectorEnv:
         probe.close()
         if shape is None:
             raise EnvError(f"actions of {self.action_space} have no shape: only arrays pass through shared memory")
-        kept = [{name: share((self.rows, *box.shape), box.dtype) for name, box in boxes.items()} for _ in range(2)]
-        self._memory = Memory(share((self.rows, *shape), dtype), kept[0], kept[1])
+        kept = [{name: share((self.num_envs, *box.shape), box.dtype) for name, box in boxes.items()} for _ in range(2)]
+        self._memory = Memory(share((self.num_envs, *shape), dtype), kept[0], kept[1])
         self._actions = self._memory.actions.array()
         self._shown = {name: shared.array() for name, shared in kept[0].items()}
         self._ended = {name: shared.array() for name, shared in kept[1].items()}
-        self._texts = {name: [""] * self.rows for name in texts}
+        self._texts = {name: [""] * self.num_envs for name in texts}
         self._last = VectorObservation({}, {})
 
     def _start(self, rows: tuple[int, ...]) -> _Worker:
@@ -293,9 +277,122 @@ class VectorEnv:
             self._texts[name][row] = text
 
     def _observe(self) -> VectorObservation:
-        arrays = {name: array.copy() for name, array in self._shown.items()}
-        self._last = VectorObservation(arrays, {name: tuple(texts) for name, texts in self._texts.items()})
+        self._last = _copied(self._shown, self._texts)
         return self._last
+
+
+class PipelinedVectorEnv:
+    """Double-buffered: half of the environments step while the policy evaluates the other half.
+
+    There are about `workers` processes, at least one for each half. Which rows a half holds depends on nothing but how
+    many there are, so that a rollout comes out the same however many processes simulate it.
+    """
+
+    def __init__(self, make_env: MakeEnv, num_envs: int, *, workers: int, **watch: Any) -> None:
+        """`watch` is what a `VectorEnv` is told beside: how long to wait, and how often to start a worker again."""
+        first = num_envs - num_envs // 2
+        halves = {0: first, first: num_envs // 2} if num_envs > 1 else {0: 1}
+        self.num_envs = num_envs
+        self.parts = tuple(
+            VectorEnv(make_env, count, workers=min(count, max(1, workers // 2)), first=start, **watch)
+            for start, count in halves.items()
+        )
+        self.observation_space, self.action_space = self.parts[0].observation_space, self.parts[0].action_space
+
+    @property
+    def restarts(self) -> int:
+        """How often a worker was started again."""
+        return sum(part.restarts for part in self.parts)
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
+
+
+class InlineVectorEnv:
+    """`num_envs` environments of this process, one after another: for those so light that a message costs more."""
+
+    restarts = 0
+
+    def __init__(
+        self, make_env: MakeEnv, num_envs: int, *, seed: int = 0, plan_episode: PlanEpisode | None = None
+    ) -> None:
+        """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`."""
+        self.num_envs = num_envs
+        self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
+        self.episodes = [0] * num_envs
+        """How many episodes each row has begun."""
+        self.envs = [make_env() for _ in range(num_envs)]
+        self.observation_space, self.action_space = self.envs[0].observation_space, self.envs[0].action_space
+        boxes, self._names = parts_of(self.observation_space)
+        self._shown = {name: np.zeros((num_envs, *box.shape), box.dtype) for name, box in boxes.items()}
+        self._texts = {name: [""] * num_envs for name in self._names}
+        self._actions = np.zeros((num_envs, *(self.action_space.shape or ())), np.float32)
+
+    @property
+    def parts(self) -> tuple[InlineVectorEnv]:
+        """All rows step together."""
+        return (self,)
+
+    def reset(self, plan_episode: PlanEpisode | None = None) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]:
+        """Every row begins its next episode, or its first of another plan."""
+        if plan_episode is not None:
+            self.plan_episode, self.episodes = plan_episode, [0] * self.num_envs
+        infos = tuple(self._begin(row) for row in range(self.num_envs))
+        return _copied(self._shown, self._texts), infos
+
+    def send(self, actions: NDArray[np.float32]) -> None:
+        """Keep one action (rows, a) each until `receive`: there is nobody to begin before that."""
+        self._actions = actions
+
+    def receive(self) -> VectorStep:
+        """The step that was asked for."""
+        return self.step(self._actions)
+
+    def step(self, actions: NDArray[np.float32]) -> VectorStep:
+        """One action (rows, a) each."""
+        rewards = np.zeros(self.num_envs, np.float32)
+        terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
+        infos: list[dict[str, Any]] = []
+        finals: dict[int, dict[str, Any]] = {}
+        for row, env in enumerate(self.envs):
+            shown, reward, ended, cut, info = env.step(actions[row])
+            rewards[row] = reward
+            infos.append(info)
+            if ended or cut:
+                terminated[row], truncated[row] = ended, cut
+                finals[row] = dict(_parts(shown))
+                self._begin(row)
+            else:
+                self._write(row, shown)
+        return VectorStep(_copied(self._shown, self._texts), rewards, terminated, truncated, tuple(infos), finals)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def _begin(self, row: int) -> dict[str, Any]:
+        seed, options = self.plan_episode(row, self.episodes[row])
+        self.episodes[row] += 1
+        shown, info = self.envs[row].reset(seed=seed, options=dict(options))
+        self._write(row, shown)
+        return info
+
+    def _write(self, row: int, shown: Any) -> None:
+        parts = _parts(shown)
+        for name, array in self._shown.items():
+            array[row] = parts[name]
+        for name in self._names:
+            self._texts[name][row] = str(parts[name])
+
+
+def _parts(shown: Any) -> Mapping[str, Any]:
+    return shown if isinstance(shown, dict) else {"state": shown}
+
+
+def _copied(arrays: Mapping[str, NDArray[Any]], texts: Mapping[str, Sequence[str]]) -> VectorObservation:
+    copies = {name: array.copy() for name, array in arrays.items()}
+    return VectorObservation(copies, {name: tuple(each) for name, each in texts.items()})
 
 
 def _kill(worker: _Worker) -> None:

@@ -95,14 +95,14 @@ def work(pipe: Connection, make_env: MakeEnv, rows: Sequence[int], memory: Memor
     """Serve commands until told to stop or the parent is gone. An exception is reported and ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _Desk(make_env, rows, memory).serve(pipe)
+        _RequestHandler(make_env, rows, memory).serve(pipe)
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
         pipe.send(EnvError(f"{type(error).__name__}: {error}"))
 
 
-class _Desk:
+class _RequestHandler:
     """The environments of one process."""
 
     def __init__(self, make_env: MakeEnv, rows: Sequence[int], memory: Memory) -> None:

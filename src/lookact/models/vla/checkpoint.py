@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, BertConfig, Dinov2Config
 from lookact.errors import DataError
 from lookact.models.vla.encoders import hold, open_bert, open_dinov2, tiny_bert, tiny_dinov2
 from lookact.models.vla.policy import VLA, PolicySpec
-from lookact.models.vla.text import Reader, TextSpec, train_wordpiece
-from lookact.models.vla.vision import Eyes, VisionSpec
+from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
+from lookact.models.vla.vision import VisionEncoder, VisionSpec
 from lookact.models.vlm.loading import first_line
 from lookact.models.vlm.sources import TINY
 
@@ -38,13 +38,14 @@ def make_vla(
     return _assemble(policy, vision, text, dinov2, bert, tokenizer, seed).to(device)
 
 
-def save_readers(vla: VLA, folder: Path) -> None:
+def save_encoders(vla: VLA, folder: Path) -> None:
     """What a policy needs beside its weights: its sizes, its encoders' configs, its tokenizer."""
-    specs = {"policy": asdict(vla.spec), "vision": asdict(vla.eyes.spec), "text": asdict(vla.reader.spec)}
+    vision, text = vla.vision_encoder, vla.text_encoder
+    specs = {"policy": asdict(vla.spec), "vision": asdict(vision.spec), "text": asdict(text.spec)}
     (folder / SPEC).write_text(json.dumps(specs, indent=2) + "\n", encoding="utf-8")
-    vla.eyes.encoder.config.save_pretrained(folder / VISION)
-    vla.reader.encoder.config.save_pretrained(folder / TEXT)
-    vla.reader.tokenizer.save_pretrained(folder)
+    vision.encoder.config.save_pretrained(folder / VISION)
+    text.encoder.config.save_pretrained(folder / TEXT)
+    text.tokenizer.save_pretrained(folder)
 
 
 def load_vla(folder: Path, *, device: str = "cpu") -> VLA:
@@ -67,8 +68,8 @@ def load_vla(folder: Path, *, device: str = "cpu") -> VLA:
 def _assemble(
     policy: PolicySpec, vision: VisionSpec, text: TextSpec, dinov2: Any, bert: Any, tokenizer: Any, seed: int
 ) -> VLA:
-    eyes = Eyes(vision, hold(dinov2, vision.hold, rank=vision.lora_rank, seed=seed), policy.cameras, seed=seed)
-    reader = Reader(text, hold(bert, text.hold, rank=text.lora_rank, seed=seed), tokenizer)
+    eyes = VisionEncoder(vision, hold(dinov2, vision.hold, rank=vision.lora_rank, seed=seed), policy.cameras, seed=seed)
+    reader = TextEncoder(text, hold(bert, text.hold, rank=text.lora_rank, seed=seed), tokenizer)
     return VLA(policy, eyes, reader, seed=seed)
 
 

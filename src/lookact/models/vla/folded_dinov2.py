@@ -41,7 +41,7 @@ class _Layer:
 
 
 def foldable(encoder: Any) -> bool:
-    """Whether it is a DINOv2 of one device, without adapters, as `Sight` knows it."""
+    """Whether it is a DINOv2 of one device, without adapters, as `FoldedDinov2` knows it."""
     return (
         type(encoder) is Dinov2Model
         and not encoder.config.use_swiglu_ffn
@@ -49,7 +49,7 @@ def foldable(encoder: Any) -> bool:
     )
 
 
-class Sight:
+class FoldedDinov2:
     """(b, s, s, 3) uint8 -> (b, p, d): what the encoder tells of every patch, up to rounding."""
 
     @torch.no_grad()

@@ -18,8 +18,8 @@ from lookact.batch import ControlInputs, Scores, SequenceInputs
 from lookact.models.actor_critic import ActorCriticOutput, ActorOutput, draw, score
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.fusion import Fusion
-from lookact.models.vla.text import Reader
-from lookact.models.vla.vision import Eyes
+from lookact.models.vla.text import TextEncoder
+from lookact.models.vla.vision import VisionEncoder
 from lookact.models.vlm.value_head import ValueHead
 from lookact.seeding import torch_rng
 
@@ -59,9 +59,9 @@ class VLA(nn.Module):
     state_std: Tensor
     progress: Tensor
 
-    def __init__(self, spec: PolicySpec, eyes: Eyes, reader: Reader, *, seed: int = 0) -> None:
+    def __init__(self, spec: PolicySpec, eyes: VisionEncoder, reader: TextEncoder, *, seed: int = 0) -> None:
         super().__init__()
-        self.spec, self.eyes, self.reader = spec, eyes, reader
+        self.spec, self.vision_encoder, self.text_encoder = spec, eyes, reader
         generator, width = torch_rng(seed, "fusion"), spec.width
         self.entries = nn.ModuleDict(
             {
@@ -105,16 +105,16 @@ class VLA(nn.Module):
     @property
     def frozen_vision(self) -> bool:
         """Whether `features` of a frame never change, so that they may be kept in its place."""
-        return self.eyes.frozen
+        return self.vision_encoder.frozen
 
     @property
     def device(self) -> torch.device:
         return self.places.device
 
     def freeze_encoders(self) -> None:
-        """Eyes and reader stay as they are from now on."""
-        self.eyes.requires_grad_(False)
-        self.reader.requires_grad_(False)
+        """VisionEncoder and reader stay as they are from now on."""
+        self.vision_encoder.requires_grad_(False)
+        self.text_encoder.requires_grad_(False)
 
     def set_statistics(self, mean: Tensor, std: Tensor) -> None:
         """States are seen as multiples of `std` (s,) around `mean` (s,)."""
@@ -132,13 +132,15 @@ class VLA(nn.Module):
     def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Camera to frames (b, h, w, 3) uint8 -> (b, k, d): what a frozen encoder makes of them."""
         with torch.inference_mode():
-            found = self.eyes.features({camera: images[camera].to(self.device) for camera in self.spec.cameras})
+            found = self.vision_encoder.features(
+                {camera: images[camera].to(self.device) for camera in self.spec.cameras}
+            )
         # learning may keep a copy, but not what was made without any thought of gradients
         return {camera: tokens.clone() for camera, tokens in found.items()}
 
-    def read(self, texts: Sequence[str]) -> Tensor:
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
         """(b, n) ids of instructions, padded."""
-        return self.reader.read(texts).to(self.device)
+        return self.text_encoder.tokenize(texts).to(self.device)
 
     def start_carry(self, rows: int) -> Tensor | None:
         """(1, rows, hidden) zeros: the memory before an episode's first step; None without memory."""
@@ -147,10 +149,10 @@ class VLA(nn.Module):
     def forward(self, inputs: ControlInputs) -> ActorCriticOutput:
         """Means, values and the memory after one step a row."""
         # the class's own: a sharded policy has hooks on its methods, and those must not nest
-        intent = VLA.intend(self, inputs)
-        return intent.worth(VLA.appraise(self, intent.critic_features))
+        output = VLA.actor(self, inputs)
+        return output.with_values(VLA.value(self, output.critic_features))
 
-    def intend(self, inputs: ControlInputs) -> ActorOutput:
+    def actor(self, inputs: ControlInputs) -> ActorOutput:
         """Means and the memory after one step a row."""
         tokens = self._tokens(inputs)
         seen, carry = self.fusion(tokens), None
@@ -163,8 +165,8 @@ class VLA(nn.Module):
         # the critic learns from the tokens but does not shape them: it must not spoil what was cloned
         return ActorOutput(mean, self.spread(), tokens.detach(), carry)
 
-    def appraise(self, critic_features: Tensor) -> Tensor:
-        """Values (b,) of what `intend` met."""
+    def value(self, critic_features: Tensor) -> Tensor:
+        """Values (b,) of what `actor` met."""
         values: Tensor = self.critic["head"](self.critic["trunk"](critic_features))
         return values
 
@@ -180,8 +182,8 @@ class VLA(nn.Module):
         self, inputs: ControlInputs, *, generator: torch.Generator | None, greedy: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Actions (b, a) on what is seen, their log-probs (b,) and values (b,); `inputs.actions` are not looked at."""
-        outlook = self(inputs)
-        return draw(outlook, generator=generator, greedy=greedy)
+        output = self(inputs)
+        return draw(output, generator=generator, greedy=greedy)
 
     def evaluate(self, inputs: ControlInputs) -> Scores:
         """Log-probs, entropy and values (b, 1) of the actions taken."""
@@ -189,23 +191,23 @@ class VLA(nn.Module):
 
     def evaluate_windows(self, inputs: SequenceInputs) -> tuple[Tensor, Scores]:
         """Means (b, t, chunk, a) and scores (b, t) of windows of steps, the memory carried on inside each."""
-        carry, outlooks = inputs.carry, []
+        carry, outputs = inputs.carry, []
         for step in range(inputs.starts.shape[1]):
             carry = carry.masked_fill(inputs.starts[:, step].view(1, -1, 1), 0.0)
-            outlook = self(_step_of(inputs.steps, step, carry))
-            outlooks.append(outlook)
-            carry = outlook.carry if outlook.carry is not None else carry
-        scores = [score(outlook, inputs.steps.actions[:, step]) for step, outlook in enumerate(outlooks)]
+            output = self(_step_of(inputs.steps, step, carry))
+            outputs.append(output)
+            carry = output.carry if output.carry is not None else carry
+        scores = [score(output, inputs.steps.actions[:, step]) for step, output in enumerate(outputs)]
         joined = Scores(
             torch.cat([each.logprobs for each in scores], dim=1),
             torch.cat([each.entropy for each in scores], dim=1),
-            torch.stack([outlook.values for outlook in outlooks], dim=1),
+            torch.stack([output.values for output in outputs], dim=1),
         )
-        return torch.stack([outlook.mean for outlook in outlooks], dim=1), joined
+        return torch.stack([output.mean for output in outputs], dim=1), joined
 
     def see(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
         """All glances (b, n, d) at frames or their features, and the pooled (b, g) of them and the state together."""
-        glances = self.eyes(images)
+        glances = self.vision_encoder(images)
         seen = torch.cat([glances[camera] for camera in self.spec.cameras], dim=1)
         return seen, self.pooled(torch.cat([seen.flatten(1), self.normalised(state)], dim=1))
 
@@ -215,7 +217,7 @@ class VLA(nn.Module):
         parts = [
             self.entries["glance"](seen),
             self.entries["pooled"](pooled).unsqueeze(1),
-            self.entries["text"](self.reader(inputs.text_ids)).unsqueeze(1),
+            self.entries["text"](self.text_encoder(inputs.text_ids)).unsqueeze(1),
             self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
             # a world cuts actions to -1..1: what was done is what it made of them
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),

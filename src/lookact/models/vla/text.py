@@ -55,7 +55,7 @@ def train_wordpiece(corpus: Iterable[str], spec: TextSpec) -> PreTrainedTokenize
     )
 
 
-class Reader(nn.Module):
+class TextEncoder(nn.Module):
     """Token ids (b, n) -> (b, d): the mean of BERT's last states. A frozen one reads each instruction once."""
 
     def __init__(self, spec: TextSpec, encoder: Any, tokenizer: Any) -> None:
@@ -70,7 +70,7 @@ class Reader(nn.Module):
     def frozen(self) -> bool:
         return self._weights.frozen
 
-    def read(self, texts: Sequence[str]) -> Tensor:
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
         """(b, n) ids, padded to the reader's length."""
         ids = self.tokenizer(list(texts), padding="max_length", truncation=True, max_length=self.spec.length)
         return torch.tensor(ids["input_ids"], dtype=torch.long)

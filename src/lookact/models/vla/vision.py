@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from lookact.errors import ConfigError
 from lookact.models.vla.encoders import Hold, Weights, initialise
-from lookact.models.vla.folded_dinov2 import Sight, foldable
+from lookact.models.vla.folded_dinov2 import FoldedDinov2, foldable
 from lookact.seeding import torch_rng
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -62,7 +62,7 @@ class AttentionPool(nn.Module):
         return torch.cat([self.values(weights @ patches), weights @ self.grid], dim=-1)
 
 
-class Eyes(nn.Module):
+class VisionEncoder(nn.Module):
     """One encoder for all cameras, glances of its own for each."""
 
     colours: Tensor
@@ -84,7 +84,7 @@ class Eyes(nn.Module):
             nn.init.normal_(glance.queries, std=2.0, generator=generator)
         self.register_buffer("colours", torch.tensor([MEAN, DEVIATION]), persistent=False)
         self._weights, self._glance_weights = Weights(encoder), Weights(self.glances)
-        self._sight: Sight | None = None
+        self._sight: FoldedDinov2 | None = None
         self._sight_of: Any = None
 
     @property
@@ -125,12 +125,12 @@ class Eyes(nn.Module):
             states = self.encoder(pixel_values=pixels).last_hidden_state[:, 1:]
         return dict(zip(images, states.chunk(len(images))))
 
-    def _folded(self) -> Sight | None:
+    def _folded(self) -> FoldedDinov2 | None:
         """The encoder on raw frames, folded anew whenever a weight has changed; None: of a kind that does not fold."""
         state = self._weights.state()
         if state != self._sight_of:
             known = foldable(self.encoder)
-            self._sight = Sight(self.encoder, self.colours, self.spec.image_size) if known else None
+            self._sight = FoldedDinov2(self.encoder, self.colours, self.spec.image_size) if known else None
             self._sight_of = state
         return self._sight
 

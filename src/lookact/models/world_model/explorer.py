@@ -51,7 +51,7 @@ class Explorer(nn.Module):
         """Ids (b, tokens) of each camera's frames (b, h, w, 3)."""
         return {camera: self.world.vq.encode(frames) for camera, frames in images.items()}
 
-    def read(self, texts: Sequence[str]) -> Tensor:
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
         return self.world.read(texts)
 
     def start_carry(self, rows: int) -> Tensor:
@@ -60,17 +60,17 @@ class Explorer(nn.Module):
 
     def forward(self, inputs: ControlInputs) -> ActorCriticOutput:
         """Means of a chunk (b, chunk, a), values (b,) and what to carry on; images are ids."""
-        intent = self.intend(inputs)
-        return intent.worth(self.appraise(intent.critic_features))
+        output = self.actor(inputs)
+        return output.with_values(self.value(output.critic_features))
 
-    def intend(self, inputs: ControlInputs) -> ActorOutput:
+    def actor(self, inputs: ControlInputs) -> ActorOutput:
         """Means of a chunk and what to carry on."""
         scene, carry = self.look(inputs)
         actions = self.world.actions
         hidden = self.world.decide(scene, actions.asked(len(inputs.state)))
         return ActorOutput(actions.mean(hidden), actions.log_std.clamp(QUIETEST, LOUDEST), hidden.mean(dim=1), carry)
 
-    def appraise(self, critic_features: Tensor) -> Tensor:
+    def value(self, critic_features: Tensor) -> Tensor:
         """Values (b,) of what the expert was thinking."""
         values: Tensor = self.world.critic(critic_features)
         return values

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.models.vla.encoders import initialise
-from lookact.models.vla.text import Reader
+from lookact.models.vla.text import TextEncoder
 from lookact.models.vlm.value_head import ValueHead
 from lookact.models.world_model.action_head import Actions, ActionSpec
 from lookact.models.world_model.codebook_head import NEIGHBOURS, Foresight, surroundings
@@ -88,7 +88,7 @@ class WorldModel(nn.Module):
     place_action: Tensor
     place_query: Tensor
 
-    def __init__(self, spec: WorldSpec, reader: Reader, *, seed: int = 0) -> None:
+    def __init__(self, spec: WorldSpec, reader: TextEncoder, *, seed: int = 0) -> None:
         super().__init__()
         self.spec, self.reader = spec, reader
         self.vq = MultiScaleVQ(spec.vq)
@@ -199,7 +199,7 @@ class WorldModel(nn.Module):
 
     def read(self, texts: Sequence[str]) -> Tensor:
         """Token ids (n, length) of instructions."""
-        return self.reader.read(texts)
+        return self.reader.tokenize(texts)
 
     def words(self, ids: Tensor) -> Tensor:
         """What instructions' ids (n, length) say (n, text width)."""

@@ -18,7 +18,7 @@ from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import Evaluation, World
 from lookact.recipes.vla_ppo.demos import FPS, cores
 from lookact.recipes.vla_ppo.task import OUTSIDE, table_maker
-from lookact.rollout.control_actor import ControlActor
+from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
 from lookact.training.distributed import gather, rank, world_size
 from lookact.training.evaluation import bootstrap_interval, wilson_interval
@@ -69,7 +69,7 @@ class EvalActor:
         """An episode begins on this row, with a random stream of its own."""
         self.streams[row] = numpy_rng(self.seed, "acting", number)
         if self.actor is not None:
-            self.actor.forget([row])
+            self.actor.reset_rows([row])
 
     @torch.no_grad()
     def decide(self, seen: VectorObservation) -> NDArray[np.float32]:
@@ -77,11 +77,11 @@ class EvalActor:
         rows = range(len(self.streams))
         if self.actor is None:
             return np.stack([self.streams[row].uniform(-1, 1, self.action_size) for row in rows]).astype(np.float32)
-        intent = self.actor.policy.intend(self.actor.look(seen))
+        output = self.actor.policy.actor(self.actor.observe(seen))
         noise = np.stack([self.streams[row].normal(size=self.action_size) for row in rows])
-        spread = 0.0 if self.greedy else intent.log_std.exp()
-        actions = (intent.mean[:, 0] + spread * torch.from_numpy(noise).to(intent.mean)).clamp(-1.0, 1.0)
-        self.actor.remember(actions, intent.carry)
+        spread = 0.0 if self.greedy else output.log_std.exp()
+        actions = (output.mean[:, 0] + spread * torch.from_numpy(noise).to(output.mean)).clamp(-1.0, 1.0)
+        self.actor.update(actions, output.carry)
         return actions.cpu().numpy()
 
 
@@ -134,7 +134,7 @@ def _run(
 ) -> list[EpisodeResult]:
     seen, _ = worlds.reset()
     waiting = [list(row) for row in numbers]
-    running = [EpisodeResult(waiting[row].pop(0)) for row in range(worlds.rows)]
+    running = [EpisodeResult(waiting[row].pop(0)) for row in range(worlds.num_envs)]
     ended: list[EpisodeResult] = []
     for row, course in enumerate(running):
         chooser.begin(row, course.number)

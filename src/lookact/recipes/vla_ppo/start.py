@@ -19,7 +19,7 @@ from lookact.algorithms.keypoint_pretraining import looking_loss, make_head
 from lookact.algorithms.sft import shuffled
 from lookact.algorithms.supervised_phase import Lesson, study
 from lookact.envs.tabletop.pretraining_images import FACTS
-from lookact.models.vla.checkpoint import save_readers
+from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import Config, Start
 from lookact.recipes.vla_ppo.demos import cores, draw_looks, open_demos, write_demos
@@ -42,7 +42,7 @@ def warm_start(vla: VLA, cfg: Config, run: Run, measure: Callable[[], dict[str, 
     folder = run.folder / "warm_start"
     if (folder / DONE).exists():
         read_weights(vla, folder)()
-        vla.eyes.requires_grad_(not cfg.start.freeze_eyes)
+        vla.vision_encoder.requires_grad_(not cfg.start.freeze_eyes)
         known: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
         return known
     seconds: dict[str, float] = {}
@@ -57,7 +57,7 @@ def warm_start(vla: VLA, cfg: Config, run: Run, measure: Callable[[], dict[str, 
         measured = {"reports": measure(), "seconds": seconds}
     if is_main():
         write_weights(vla, folder)
-        save_readers(vla, folder)
+        save_encoders(vla, folder)
         sync_tree(folder)
         write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
     barrier()
@@ -85,7 +85,7 @@ def learn_to_see(vla: VLA, cfg: Config, folder: Path, run: Run) -> None:
     study(
         folder,
         run.config,
-        {"eyes": vla.eyes, "pooled": vla.pooled, "head": head},
+        {"eyes": vla.vision_encoder, "pooled": vla.pooled, "head": head},
         prepare,
         [rows for epoch in range(start.look_epochs) for rows in shuffled(start.looks, start.look_rows, seed, epoch)],
         lr=start.look_lr,
@@ -110,7 +110,7 @@ def clone(vla: VLA, cfg: Config, demos: Path, folder: Path, run: Run) -> None:
     """Behaviour cloning of all that a LeRobot folder holds."""
     start, seed = cfg.start, derive(cfg.seed, "cloning")
     if start.freeze_eyes:
-        vla.eyes.requires_grad_(False)
+        vla.vision_encoder.requires_grad_(False)
     table = tabulate(vla, open_demos(demos, cfg.world), encode=start.freeze_eyes)
     vla.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
     study(

@@ -120,7 +120,7 @@ class Student:
     steps: int = setting(100, help="episodes of every environment, each followed by PPO", least=0)
     lr: float = setting(2e-3, help="learning rate of the action expert and of what understands", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
-    ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy=0.001, max_kl=0.05)
+    ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy_coef=0.001, max_kl=0.05)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation
 from lookact.envs.testbeds.memory_curtain import INSTRUCTION, Hidden
 from lookact.envs.testbeds.noisy_tv import NoisyTV
-from lookact.envs.vector.inline import InlineVectorEnv
-from lookact.envs.vector.vector_env import PlanEpisode, VectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv, PlanEpisode, VectorEnv
 from lookact.errors import ConfigError
 from lookact.models.world_model.model import WorldModel
 from lookact.recipes.vla_ppo.config import World as Table

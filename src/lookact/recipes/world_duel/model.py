@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from lookact.data.sequences import Recording
 from lookact.errors import DataError
 from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import Reader, TextSpec, train_wordpiece
+from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
 from lookact.models.vlm.sources import TINY
 from lookact.models.world_model.freeze import adapt, save_adapter
 from lookact.models.world_model.model import WorldModel, WorldSpec
@@ -72,12 +72,12 @@ def open_tokenizer(cfg: Config, source: Path | None) -> Any:
     return AutoTokenizer.from_pretrained(cfg.model.text)
 
 
-def open_reader(cfg: Config, tokenizer: Any) -> Reader:
+def open_reader(cfg: Config, tokenizer: Any) -> TextEncoder:
     """The frozen text encoder."""
     text = TextSpec(source=cfg.model.text, hold="frozen")
     tiny = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
     bert = open_bert(text.source, tiny if text.source == TINY else None, cfg.seed)
-    return Reader(text, hold(bert, "frozen", rank=0, seed=cfg.seed), tokenizer)
+    return TextEncoder(text, hold(bert, "frozen", rank=0, seed=cfg.seed), tokenizer)
 
 
 def weights_of(world: WorldModel, student: WorldModel | None, model: Model) -> dict[str, Weights]:

@@ -11,8 +11,7 @@ import torch
 
 from lookact.algorithms.control_ppo import open_optimizer
 from lookact.data.sequences import Recording, SequenceReplay, Sequences, join
-from lookact.envs.vector.inline import InlineVectorEnv
-from lookact.envs.vector.vector_env import VectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.freeze import Freeze, freeze

@@ -8,20 +8,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookact.algorithms.control_ppo import compute_advantages, learn, make_batch, objective
+from lookact.algorithms.control_ppo import (
+    StepBatch,
+    compute_advantages,
+    critic_metrics,
+    make_batch,
+    mean_metrics,
+    minibatches,
+)
 from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.sequences import Sequences
 from lookact.envs.testbeds.noisy_tv import noise_seen
+from lookact.models.actor_critic import score
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
+from lookact.ops.masked import whiten
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
 from lookact.recipes.world_duel.config import Config
 from lookact.recipes.world_duel.data import TOOL, plan_episodes
 from lookact.recipes.world_duel.update import Film, remember_all, scenes, to_film
 from lookact.rewards.intrinsic import Kind, Parts, Units, curiosity, uncertainty_of
-from lookact.rollout.vector_rollout import Rollout, Worlds, roll_out
+from lookact.rollout.vector_rollout import Rollout, VectorEnvLike, collect_rollout
 from lookact.seeding import derive, torch_rng
-from lookact.training.distributed import rank, world_size
-from lookact.training.optim import NonFiniteGuard
+from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, sum_gradients, world_size
+from lookact.training.optim import NonFiniteGuard, clip_and_step
+from lookact.training.settings import PPO
 
 CHUNK = 8
 """Steps of all rows that are looked through at once."""
@@ -36,15 +48,15 @@ class Explored:
 
 
 def explore(
-    explorer: Explorer, worlds: Worlds, cfg: Config, split: str, number: int, *, greedy: bool = False
+    explorer: Explorer, worlds: VectorEnvLike, cfg: Config, split: str, number: int, *, greedy: bool = False
 ) -> Explored:
     """The `number`-th episode of a split on every row of this process; one step more is taken than counts."""
-    rows, steps = worlds.rows * world_size(), cfg.world.steps_per_episode + 1
+    rows, steps = worlds.num_envs * world_size(), cfg.world.steps_per_episode + 1
     shape = (steps, rows, cfg.world.action_size)
     noise = torch.randn(shape, generator=torch_rng(cfg.seed, split, "noise", number))[:, rank() :: world_size()]
     noise = noise.to(explorer.device) * (0.0 if greedy else 1.0)
     plan = plan_episodes(cfg.seed, split, number, cfg.world, together=True)
-    rollout = roll_out(explorer, worlds, noise=noise, plan_episode=plan)
+    rollout = collect_rollout(explorer, worlds, noise=noise, plan_episode=plan)
     return Explored(rollout, to_sequences(rollout))
 
 
@@ -116,12 +128,12 @@ def learn_to_explore(
     rollout = replace(explored.rollout, mask=mask)
     ppo = cfg.student.ppo
     advantages = compute_advantages(rollout, torch.cat([gain.T, last]), gamma=ppo.gamma, lam=ppo.lam)
-    batch, metrics = make_batch(rollout, advantages, whitened=ppo.whiten)
-    loss_fn = objective(explorer, ppo, acting=True)
-    optimizer, guard = learner["optimizer"], learner["guard"]
-    assert isinstance(guard, NonFiniteGuard)
-    total = mask.numel() * world_size()
-    metrics |= learn(batch, loss_fn, optimizer, guard, ppo, total=total, seed=derive(cfg.seed, "student", step))
+    returns = advantages + rollout.values
+    metrics = critic_metrics(rollout, returns)
+    if ppo.whiten:
+        advantages = whiten(advantages, mask, sum_everywhere=all_reduce_sum)
+    batch = make_batch(rollout, advantages, returns)
+    metrics |= ppo_steps(explorer, batch, learner, ppo, derive(cfg.seed, "student", step))
     told = {"reward/memory": moved[counts].mean(), "reward/uncertainty": unsure[counts].mean()}
     told |= {
         "reward/novelty": alone[counts].mean(),
@@ -133,6 +145,40 @@ def learn_to_explore(
         | mean_over_processes({name: value.detach() for name, value in told.items()})
         | noise_share(paid, sequences, cfg)
     )
+
+
+def ppo_steps(explorer: Explorer, batch: StepBatch, learner: dict[str, Any], ppo: PPO, seed: int) -> dict[str, float]:
+    """Gradient steps on minibatches: clipped surrogate, value loss, entropy bonus; mean metrics."""
+    optimizer, guard = learner["optimizer"], learner["guard"]
+    assert isinstance(guard, NonFiniteGuard)
+    learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    taken: list[dict[str, float]] = []
+    stopped = False
+    for minibatch in minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+        scores, mask = score(explorer(minibatch.inputs), minibatch.inputs.actions), minibatch.mask
+        assert scores.values is not None
+        if ppo.value_loss == "clipped":
+            value, _ = clipped_value_loss(
+                scores.values, minibatch.old_values, minibatch.returns, mask, clip=ppo.value_clip
+            )
+        else:
+            value, _ = huber_value_loss(scores.values, minibatch.returns, mask, delta=ppo.value_clip)
+        olds = minibatch.old_logprobs, minibatch.advantages
+        surrogate, clipped = ppo_clip(scores.logprobs, *olds, mask, clip=ppo.clip, clip_high=ppo.clip_high)
+        entropy = entropy_bonus(scores.entropy, mask)
+        loss = surrogate + ppo.value_coef * value - ppo.entropy_coef * entropy
+        parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+        parts |= {f"policy/{name}": clipped[name] for name in ("clip_fraction", "approx_kl")}
+        (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
+        told = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        total = told.pop("loss")
+        if ppo.max_kl is not None and told["policy/approx_kl"] > ppo.max_kl:
+            optimizer.zero_grad()
+            stopped = True
+            break
+        sum_gradients(learned)
+        taken.append(told | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=guard, loss=total))
+    return mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
 def noise_share(paid: Tensor, sequences: Sequences, cfg: Config) -> dict[str, float]:
