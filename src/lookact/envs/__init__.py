@@ -18,9 +18,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "control.fixed_horizon": "make_control_env",
         "wrappers.chat_env": "ChatEnv",
         "wrappers.gym_chat": "GymChat",
-        "vector.vector_env": "VectorEnv",
-        "vector.inline": "InlineVectorEnv",
-        "vector.pipelined": "PipelinedVectorEnv",
+        "vector.vector_env": "VectorEnv InlineVectorEnv PipelinedVectorEnv",
     },
 )
 

@@ -6,8 +6,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "episode_specs": "make_specs",
-        "vector_rollout": "roll_out Rollout",
-        "control_actor": "ControlActor",
+        "vector_rollout": "collect_rollout Rollout ControlActor",
         "weight_sync": "WeightSync",
         "samplers.hf": "HFSampler",
         "samplers.settings": "Sampling VllmSpec",
