@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from lookact.types import Image, Observation, Preference, TokenPrompt, TokenReply
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
     from lookact.types import Decision
@@ -74,3 +76,27 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class RecipeSettings(Protocol):
+    """A recipe's `config.py`; imports no torch."""
+
+    Config: type
+    """A frozen dataclass with `seed: int`."""
+    PRESETS: Mapping[str, Any]
+    """Name to Config; debug takes seconds, small learns on a small machine, full is the real thing."""
+
+
+class Recipe(Protocol):
+    """A recipe's `train.py`."""
+
+    def main(self, cfg: Any, run: Any) -> dict[str, Any]:
+        """Train, and return the numbers of its last line."""
+
+    def evaluate(
+        self, cfg: Any, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
+    ) -> dict[str, Any]:
+        """Measure a checkpoint, or a random policy where `dummy`; pictures and episodes go to `folder`."""
+
+    def collect(self, cfg: Any, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
+        """Run episodes and keep them in `out`; what is there already is kept and counts."""

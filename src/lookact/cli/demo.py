@@ -12,18 +12,21 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lookact.cli.demo_pictures import AFTER, BEFORE, RANDOM, STORES, Pictures
 from lookact.cli.demo_plan import next_commands, own_name, plan_lines
 from lookact.cli.launch import cores
 from lookact.cli.output import say, show_log, show_result
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import PRESET, Recipe, load_recipe, load_settings, preset_of
+from lookact.cli.recipes import PRESET, load_recipe, load_settings, preset_of
 from lookact.cli.train import train_together
 from lookact.cli.watch import ROOMS, watch
 from lookact.config import check, override
 from lookact.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lookact.protocols import Recipe
 
 EXAMPLES = (
     "lookact demo --watch",

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -21,6 +21,9 @@ from lookact.extras import pip_install_for
 from lookact.training.preflight import Job
 from lookact.training.run_files import METRICS, read_origin, saved_config
 
+if TYPE_CHECKING:
+    from lookact.protocols import Recipe, RecipeSettings
+
 RECIPES = {
     "nav-rloo": "lookact.recipes.rloo.train",
     "vqa-ppo": "lookact.recipes.ppo.train",
@@ -33,30 +36,6 @@ FOLDERS = {"rloo": "nav-rloo", "ppo": "vqa-ppo"}
 """Algorithms by the names of their folders, each on the task that it comes with."""
 PRESET = "small"
 """What a recipe runs unless told otherwise: learns for real on two CPU cores."""
-
-
-class Settings(Protocol):
-    """What the module of a recipe's settings holds."""
-
-    Config: type
-    """A frozen dataclass with `seed: int`."""
-    PRESETS: Mapping[str, Any]
-    """Name to Config; debug takes seconds, small learns on a small machine, full is the real thing."""
-
-
-class Recipe(Protocol):
-    """What a recipe's module holds."""
-
-    def main(self, cfg: Any, run: Any) -> dict[str, Any]:
-        """Train, and return what is worth a line at the end."""
-
-    def evaluate(
-        self, cfg: Any, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
-    ) -> dict[str, Any]:
-        """Measure a checkpoint, or a random policy where `dummy`; pictures and episodes go to `folder`."""
-
-    def collect(self, cfg: Any, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
-        """Run episodes and keep them in `out`; what is there already is kept and counts."""
 
 
 def add_recipe_options(parser: Parser) -> None:
@@ -88,7 +67,7 @@ def helped(parser: Parser, arguments: Arguments) -> bool:
     return bool(arguments.help)
 
 
-def load_settings(name: str | None) -> Settings:
+def load_settings(name: str | None) -> RecipeSettings:
     """The module of a recipe's settings, by the recipe's name; it loads at once."""
     if name not in RECIPES:
         near = closest(name or "", RECIPES)
@@ -131,7 +110,7 @@ def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, s
     return check(override(base, [*words, *seed]))
 
 
-def preset_of(recipe: Settings, recipe_name: str, name: str | None) -> Any:
+def preset_of(recipe: RecipeSettings, recipe_name: str, name: str | None) -> Any:
     """A recipe's preset by its name."""
     name = name or PRESET
     if name not in recipe.PRESETS:
