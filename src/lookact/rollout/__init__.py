@@ -1,4 +1,4 @@
-"""Where environments meet actors."""
+"""Rollouts: environments meet samplers and control policies."""
 
 from lookact.lazy import lazy_exports
 
