@@ -11,11 +11,10 @@ from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.training.distributed import rank, sum_gradients, world_size
+from lookact.training.distributed import fsdp_modules, in_step, rank, shard, share_out, sum_gradients, whole, world_size
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.training.run import open_run
 from lookact.training.settings import Parallel
-from lookact.training.sharding import in_step, shard, sharded_parts, share_out, whole
 from lookact.types import EpisodeSpec, Observation
 
 STEPS = 3
@@ -89,7 +88,7 @@ def assert_same_weights(one, other, tolerance):
 def learned_by(chat, kind, number):
     share_out(chat, Parallel(kind=kind))
     told, _ = learn(chat, make_batches(chat, number))
-    return told, weights_of(chat), len(sharded_parts(chat))
+    return told, weights_of(chat), len(fsdp_modules(chat))
 
 
 @pytest.mark.slow
@@ -108,7 +107,7 @@ def test_two_processes_learn_what_one_does(chat, together, kind, number):
 
 def test_one_process_is_never_sharded(chat):
     share_out(chat, Parallel(kind="shard"))
-    assert sharded_parts(chat) == []
+    assert fsdp_modules(chat) == []
     batches = [("a", 2.0), ("b", 0.0), ("c", 1.0)]
     assert list(in_step(batches, chat)) == [("a", 2.0), ("c", 1.0)]
 

@@ -16,11 +16,10 @@ from lookact.recipes.vla_ppo.config import PRESETS
 from lookact.recipes.vla_ppo.model import open_policy
 from lookact.recipes.vla_ppo.update import Learner, ppo_update
 from lookact.rollout.vector_rollout import Rollout
-from lookact.training.distributed import rank, world_size
+from lookact.training.distributed import fsdp_modules, rank, share_out_control, whole, world_size
 from lookact.training.optim import NonFiniteGuard
 from lookact.training.run import open_run
 from lookact.training.settings import PPO, Parallel
-from lookact.training.sharding import sharded_parts, share_out_control, whole
 
 ROWS = 11
 CFG = PRESETS["debug"]
@@ -70,7 +69,7 @@ def learned(kind, folder, total):
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
             assert torch.isfinite(seen)
             run.save(step, **parts, metrics={})
-    return told, len(sharded_parts(policy)), sum(isinstance(p, DTensor) for p in policy.parameters())
+    return told, len(fsdp_modules(policy)), sum(isinstance(p, DTensor) for p in policy.parameters())
 
 
 def weights(folder, step):

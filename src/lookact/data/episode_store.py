@@ -58,7 +58,7 @@ class EpisodeStore:
 
 
 def load_episode(folder: Path, row: Mapping[str, Any]) -> Episode:
-    """The same without opening the store, which mends it: for who may only look."""
+    """The same read-only: opening a store would cut its torn last line."""
     path = folder / f"{row['episode_id']}_tensors.pt"
     try:
         saved = torch.load(path, weights_only=True)
@@ -219,7 +219,7 @@ def _observation(text: str, saved: Mapping[str, Any]) -> Observation:
 
 
 def _png(image: Image) -> Tensor:
-    """The bytes of a PNG file, a fifth of the picture's own in a simulated world."""
+    """The bytes of a PNG file, a fifth of a rendered image's raw size."""
     file = io.BytesIO()
     PIL.Image.fromarray(image).save(file, "PNG")
     return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)

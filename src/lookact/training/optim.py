@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from lookact.errors import ConfigError, TrainingStopped
-from lookact.training.distributed import all_reduce_sum, sum_by_name
-from lookact.training.sharding import in_step
+from lookact.training.distributed import all_reduce_sum, in_step, sum_by_name
 
 T = TypeVar("T")
 Metrics = dict[str, float]

@@ -98,7 +98,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def write_config(folder: Path, config: Mapping[str, Any], *, step: int = 0) -> None:
-    """Save `config.yaml`. A run that goes on with other settings is told each of them, and `config_history.jsonl` keeps
+    """Save `config.yaml`. A run resumed with other settings logs each change, and `config_history.jsonl` keeps
     what it had before `step`."""
     path = folder / CONFIG
     text = yaml.safe_dump(dict(config), sort_keys=False)
@@ -138,7 +138,7 @@ def write_origin(folder: Path, origin: Mapping[str, Any]) -> None:
 
 
 def write_versions(folder: Path) -> None:
-    """Save `versions.json`; a change since the run began is told."""
+    """Save `versions.json`; a change since the run began is logged."""
     versions: dict[str, str | None] = {"python": platform.python_version(), "platform": platform.platform()}
     versions["lookact"] = lookact.__version__
     versions["commit"] = _commit()

@@ -1,4 +1,4 @@
-"""What is asked in an environment unless it is told otherwise."""
+"""Default question templates and types, for configs that load nothing heavy."""
 
 from __future__ import annotations
 
