@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import re
@@ -12,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlencode
 
 SECONDS = 20.0
 """The longest that one attack may take."""
+Address = tuple[str, int]
 Outcome = tuple[str, str]
 """An attack's name, and what went wrong; empty where it was withstood."""
 
@@ -47,7 +50,7 @@ def report(outcomes: Iterable[Outcome]) -> int:
 
 
 def ask(
-    address: tuple[str, int], path: str, *, host: str = "", method: str = "GET", body: bytes = b"", **words: str
+    address: Address, path: str, *, host: str = "", method: str = "GET", body: bytes = b"", **words: str
 ) -> tuple[int, bytes]:
     """The status and body of one request; `words` are its query."""
     connection = http.client.HTTPConnection(*address, timeout=SECONDS)
@@ -60,7 +63,7 @@ def ask(
         connection.close()
 
 
-def wait_for(address: tuple[str, int]) -> None:
+def wait_for(address: Address) -> None:
     """Returns once something listens there."""
     deadline = time.monotonic() + SECONDS
     while True:
@@ -74,7 +77,7 @@ def wait_for(address: tuple[str, int]) -> None:
 
 
 @contextmanager
-def served(*words: str) -> Iterator[tuple[tuple[str, int], subprocess.Popen[str]]]:
+def served(*words: str) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
     """A `lookact` command that serves on loopback: its address and process, once it has told where it listens."""
     command = [sys.executable, "-m", "lookact", *words]
     process = subprocess.Popen(
@@ -90,6 +93,23 @@ def served(*words: str) -> Iterator[tuple[tuple[str, int], subprocess.Popen[str]
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def serve_in_thread(app: Any, limits: Any) -> Iterator[Address]:
+    """An ASGI application served on loopback from a thread of this process."""
+    from lookact.judges.server.run import bind, make_server, run
+
+    bound, server = bind("127.0.0.1", 0), make_server(app, limits)
+    thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)
+    thread.start()
+    try:
+        address = bound.getsockname()
+        wait_for(address)
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join(SECONDS)
 
 
 def ends_on_sigterm(process: subprocess.Popen[str]) -> str:

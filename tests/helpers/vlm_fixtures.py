@@ -13,8 +13,8 @@ from lookact.config import to_mapping
 from lookact.data.jsonl import MANIFEST
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
+from lookact.judges.server.batching import Reply
 from lookact.judges.server.limits import Limits
-from lookact.judges.server.records import Reply
 from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes.ppo.config import PRESETS
 from lookact.recipes.ppo.runs import open_policy

@@ -9,8 +9,8 @@ import pytest
 
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
+from lookact.judges.server.batching import Reply
 from lookact.judges.server.limits import Limits
-from lookact.judges.server.records import Reply
 from lookact.judges.server.run import bind
 
 SECONDS = 60.0
@@ -20,7 +20,7 @@ import os, sys, time
 from pathlib import Path
 from lookact.judges.server.app import create_app
 from lookact.judges.server.limits import Limits
-from lookact.judges.server.records import Reply
+from lookact.judges.server.batching import Reply
 from lookact.judges.server.run import bind, serve
 
 until, dies_after, answered = sys.argv[2], int(sys.argv[3]), 0

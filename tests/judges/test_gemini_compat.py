@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookact.judges.server.records import Reply
+from lookact.judges.server.batching import Reply
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gemini_compat.py"
 

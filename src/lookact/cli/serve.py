@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXAMPLES = (
-    "lookact serve --model runs/pref-sac/judge",
+    "lookact serve --model runs/pref-sac/small-seed0/judge/model",
     "lookact serve --model Qwen/Qwen3-VL-8B-Instruct --device cuda --dtype bfloat16 --quantise nf4 --port 8001",
     "lookact serve --model judge --host 0.0.0.0 --max-image-tokens 1280 --batch 32",
 )
@@ -39,6 +39,7 @@ def add_options(parser: Parser) -> None:
     add("--host", metavar="H", default=given("SERVER_HOST") or "127.0.0.1", help="address (default: 127.0.0.1)")
     add("--port", metavar="P", default=given("SERVER_PORT") or "8000", help="0 takes a free one (default: 8000)")
     add("--token", metavar="T", default=given("SERVER_TOKEN") or "", help="demand this bearer token")
+    add("--allow-host", metavar="H", action="append", default=[], help="a further name to be asked by; repeatable")
     add("--device", metavar="D", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
     add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="(default: float32)")
     add("--quantise", choices=("nf4",), help="4-bit weights")
@@ -68,7 +69,9 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if not arguments.token and not host.startswith("127.") and host != "::1":
         log.warning("anyone who can reach %s may use this server: give --token", host)
     engine = load_engine(arguments)
-    app = create_app(engine, model=arguments.name or arguments.model, limits=limits, token=arguments.token)
+    hosts = (arguments.host, *arguments.allow_host)
+    model = arguments.name or arguments.model
+    app = create_app(engine, model=model, limits=limits, token=arguments.token, hosts=hosts)
     say(f"serving {arguments.model} on http://{f'[{host}]' if ':' in host else host}:{port}")
     # whoever started this server may wait for the line
     sys.stdout.flush()

@@ -5,8 +5,9 @@ import httpx
 import pytest
 
 from lookact.judges.client import encode_png
-from lookact.judges.server.records import Reply
+from lookact.judges.server.batching import Reply
 
+POST = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 JSON_HEADER = b"Content-Type: application/json\r\n"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -55,7 +56,7 @@ def test_both_forms_answer_with_their_shapes(serve_here, images, wait_for):
 
 def test_health_models_and_metrics_answer(serve_here):
     url = serve_here()
-    assert httpx.get(f"{url}/health").json() == {"status": "ok", "model": "echo", "waiting": 0}
+    assert httpx.get(f"{url}/health").json() == {"status": "ok", "waiting": 0}
     assert [card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]] == ["echo"]
     page = httpx.get(f"{url}/metrics")
     assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -66,7 +67,8 @@ def test_health_models_and_metrics_answer(serve_here):
     ("body", "status", "told"),
     [
         (b'{"messages": [', 400, "not JSON"),
-        (b"[" * 100_000, 400, ""),
+        (b"[" * 100_000, 413, "values"),
+        (b"[" * 4000, 400, ""),
         (b"\xff\xfe", 400, ""),
         (b"[]", 422, "body"),
         (b"{}", 422, "messages"),
@@ -138,7 +140,7 @@ def test_a_body_too_large_is_refused_whether_announced_or_not(serve_here):
     assert httpx.post(f"{url}/generate", content=large, headers=as_json).status_code == 413
     assert httpx.post(f"{url}/generate", content=iter([large]), headers=as_json).status_code == 413
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as vast:
-        vast.sendall(b"POST /generate HTTP/1.1\r\nHost: x\r\n" + JSON_HEADER + b"Content-Length: 10000000\r\n\r\n")
+        vast.sendall(POST + JSON_HEADER + b"Content-Length: 10000000\r\n\r\n")
         vast.settimeout(30)
         assert vast.recv(4096).startswith(b"HTTP/1.1 413")
     assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
@@ -190,9 +192,7 @@ def test_a_client_that_leaves_frees_its_place(serve_here, wait_for):
     url = serve_here(gate, batch=1, queue=1)
     port = int(url.rpartition(":")[2])
     body = b'{"messages": [{"role": "user", "content": "hello"}]}'
-    head = b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
-        body
-    )
+    head = POST + JSON_HEADER + b"Content-Length: %d\r\n\r\n" % len(body)
     running, waiting = (socket.create_connection(("127.0.0.1", port)) for _ in range(2))
     running.sendall(head + body)
     assert gate.entered.wait(60)
@@ -225,3 +225,36 @@ def test_a_prompt_the_model_cannot_take_is_the_clients_fault(serve_here):
     url = serve_here(lambda prompts, dropped: iter([(0, Reply(error="9000 tokens exceed the context"))]))
     response = httpx.post(f"{url}/generate", json=HELLO)
     assert (response.status_code, error_of(response)) == (422, "9000 tokens exceed the context")
+
+
+def test_parts_are_counted_before_they_are_validated(serve_here):
+    url = serve_here(json_values=300)
+    many = {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * 200}]}
+    response = httpx.post(f"{url}/generate", json=many)
+    assert (response.status_code, "more than 300 values" in error_of(response)) == (413, True)
+    # commas and brackets in a text are no values
+    spoken = {"messages": [{"role": "user", "content": 'a "quoted\\" [list], {of}, ' * 200}]}
+    assert httpx.post(f"{url}/generate", json=spoken).status_code == 200
+
+
+def test_a_name_that_was_made_to_point_here_is_refused_unless_a_token_keeps_strangers_out(serve_here):
+    url = serve_here()
+    for host, status in (("rebind.evil", 400), ("rebind.evil:80", 400), ("localhost:9", 200), ("[::1]:9", 200)):
+        assert httpx.get(f"{url}/health", headers={"Host": host}).status_code == status
+        assert httpx.post(f"{url}/generate", json=HELLO, headers={"Host": host}).status_code == status
+    locked = serve_here(token="s3cret")
+    named = {"Host": "judge.example", "Authorization": "Bearer s3cret"}
+    assert httpx.post(f"{locked}/generate", json=HELLO, headers=named).status_code == 200
+
+
+def test_health_tells_nothing_of_the_model(serve_here):
+    assert "echo" not in httpx.get(f"{serve_here(token='s3cret')}/health").text
+
+
+def test_pictures_are_counted_as_what_they_take_while_they_are_decoded(serve_here, images):
+    # 32 x 32 pixels: 3 kB of RGB, and 8 kB more while Pillow decodes and converts
+    part = {"type": "image", "image": encode_png(images[0])}
+    body = {"messages": [{"role": "user", "content": [part]}]}
+    size = len(httpx.Request("POST", "http://x", json=body).content)
+    assert httpx.post(f"{serve_here(held_bytes=size + 11 * 1024 - 1)}/generate", json=body).status_code == 429
+    assert httpx.post(f"{serve_here(held_bytes=size + 11 * 1024)}/generate", json=body).status_code == 200

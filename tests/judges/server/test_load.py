@@ -24,7 +24,7 @@ from lookact.models.vlm.tiny import make_tiny
 
 SECONDS = 120
 CORPUS = ["The goal is to open the drawer. Image 0: Image 1: which is better? 0 1 -1"] * 50
-HEAD = "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+HEAD = "POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 
 @pytest.fixture(scope="module")

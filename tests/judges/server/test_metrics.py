@@ -1,7 +1,6 @@
 import re
 
 from lookact.judges.server.metrics import HELP, Metrics
-from lookact.judges.server.records import Reply
 
 LINE = re.compile(r'lookact_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+0-9.e]+')
 
@@ -12,7 +11,7 @@ def test_the_page_is_in_the_text_format():
     metrics.request("/generate", 200, 9.0)
     metrics.request("other", 404, 0.01)
     metrics.batch(4, 0.5)
-    metrics.reply(Reply("x", prompt_tokens=5, completion_tokens=2))
+    metrics.tokens(5, 2)
     lines = metrics.render(queue_waiting=3).splitlines()
     values = [line for line in lines if not line.startswith("#")]
     assert all(LINE.fullmatch(line) for line in values)

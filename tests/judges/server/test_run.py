@@ -1,5 +1,7 @@
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -37,7 +39,7 @@ def test_a_port_in_use_is_told_at_once():
         bind("203.0.113.1", 0)
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /generate HTT", b"POST /generate HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+@pytest.mark.parametrize("sent", [b"", b"POST /generate HTT", b"POST /generate HTTP/1.1\r\nHost: [::1]\r\nX-Slow: "])
 def test_a_connection_that_never_finishes_its_header_is_closed(serve_here, wait_for, sent):
     url = serve_here(header_seconds=0.4)
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
@@ -70,7 +72,7 @@ def test_a_body_that_drips_is_answered_408(serve_here):
     url = serve_here(body_seconds=0.3)
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
         connection.sendall(
-            b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+            b"POST /generate HTTP/1.1\r\nHost: [::1]\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
         )
         connection.settimeout(60)
         assert connection.recv(4096).startswith(b"HTTP/1.1 408")
@@ -129,3 +131,43 @@ def refuses(url):
 def held(url):
     lines = httpx.get(f"{url}/metrics").text.splitlines()
     return next(float(line.split()[-1]) for line in lines if line.startswith("lookact_held_bytes"))
+
+
+HANGS = """
+import time
+from fastapi import FastAPI
+from lookact.judges.server.limits import Limits
+from lookact.judges.server.run import bind, serve
+
+app = FastAPI()
+
+@app.get("/")
+def hang():
+    time.sleep(600)
+
+bound = bind("127.0.0.1", 0)
+print(bound.getsockname()[1], flush=True)
+serve(app, bound, Limits(request_seconds=0.1))
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_that_hangs_does_not_outlive_sigterm(wait_for):
+    process = subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+    try:
+        wait_for(lambda: hangs(url))
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def hangs(url):
+    try:
+        httpx.get(url, timeout=0.5)
+    except httpx.ReadTimeout:
+        return True
+    except httpx.ConnectError:
+        return False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lookact.judges.server.records import Reply
+from lookact.judges.server.batching import Reply
 
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 

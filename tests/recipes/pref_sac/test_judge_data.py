@@ -3,7 +3,7 @@ import pytest
 
 from lookact.judges import prompts
 from lookact.judges.goals import goal_of
-from lookact.judges.server.records import Message, Prompt
+from lookact.judges.server.batching import Message, Prompt
 from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.tiny import TinySpec, make_tiny
 from lookact.recipes.pref_sac.judge_data import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.judges.server.records import Message, Prompt
+from lookact.judges.server.batching import Message, Prompt
 from lookact.rollout.samplers.chat_engine import BLOCK, ChatEngine, SingleSequenceDecoder, pack, written
 
 RNG = np.random.default_rng(0)

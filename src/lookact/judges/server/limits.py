@@ -18,6 +18,10 @@ class Limits:
     image_pixels: int = 4096 * 4096
     images: int = 8
     messages: int = 64
+    json_values: int = 4096
+    """Values in a body, counted before it is parsed: a million empty message parts would take half a gigabyte."""
+    request_pixels: int = 2 * 4096 * 4096
+    """Pixels of all images of a request."""
     text_characters: int = 100_000
     max_tokens: int = 1024
     batch: int = 16
@@ -27,7 +31,7 @@ class Limits:
     queue: int = 128
     """Requests waiting; one more is answered 429."""
     held_bytes: int = 1024 * MIB
-    """Bodies and decoded images of all requests under way; more is answered 429."""
+    """Bodies and images of all requests under way, as what they take in memory; more is answered 429."""
     request_seconds: float = 120.0
     body_seconds: float = 20.0
     header_seconds: float = 10.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from lookact.judges.server.records import Reply
-
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 HELP = {
     "requests_total": ("counter", "requests answered, by path and status"),
@@ -42,9 +40,9 @@ class Metrics:
         self.add("request_seconds_sum", seconds)
         self.add("request_seconds_count")
 
-    def reply(self, reply: Reply) -> None:
-        self.add("prompt_tokens_total", reply.prompt_tokens)
-        self.add("completion_tokens_total", reply.completion_tokens)
+    def tokens(self, read: int, written: int) -> None:
+        self.add("prompt_tokens_total", read)
+        self.add("completion_tokens_total", written)
 
     def batch(self, rows: int, seconds: float) -> None:
         self.add("batches_total")

@@ -1,17 +1,27 @@
-"""From a request's messages to a prompt for the model, everything checked on the way."""
+"""From a request's messages to a prompt for the model: counts and sizes are checked before a pixel is decoded."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
+import re
 import secrets
+import warnings
 from collections.abc import Sequence
 
+import numpy as np
 from PIL import Image as Pillow
 
-from lookact.judges.server.images import decode_image, image_bytes, open_image
+from lookact.judges.server.batching import Message, Prompt
 from lookact.judges.server.limits import Limits, Refused
-from lookact.judges.server.records import Message, Prompt
 from lookact.judges.server.schema import ChatMessage, ChatRequest, GenerateRequest, ImagePart, Part, TextPart
+from lookact.types import Image
 
+FORMATS = ("PNG", "JPEG", "WEBP")
+DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
+LONGEST_SIDES = 200
+"""Qwen's processor refuses an image whose sides differ by more than this factor."""
 MAX_TOKENS, TOP_P = 512, 0.9
 Opened = tuple[tuple[ChatMessage, tuple[str | Pillow.Image, ...]], ...]
 """Messages whose images have only their headers read."""
@@ -29,7 +39,10 @@ def open_messages(messages: Sequence[ChatMessage], limits: Limits) -> Opened:
         raise Refused(422, "a text holds half of a surrogate pair: send valid Unicode")
     if len(parts) - len(texts) > limits.images:
         raise Refused(422, f"{len(parts) - len(texts)} images: send at most {limits.images}")
-    return tuple((message, tuple(opened(part, message, limits) for part in parts_of(message))) for message in messages)
+    found = tuple((message, tuple(opened(part, message, limits) for part in parts_of(message))) for message in messages)
+    if decoded_bytes(found)[0] > 3 * limits.request_pixels:
+        raise Refused(413, f"the images have more than {limits.request_pixels} pixels together: send smaller ones")
+    return found
 
 
 def parts_of(message: ChatMessage) -> Sequence[Part]:
@@ -45,10 +58,13 @@ def opened(part: Part, message: ChatMessage, limits: Limits) -> str | Pillow.Ima
     return open_image(image_bytes(source, limits), limits)
 
 
-def decoded_bytes(messages: Opened) -> int:
-    """What the images will take once decoded."""
-    images = [part for _, parts in messages for part in parts if not isinstance(part, str)]
-    return sum(3 * image.width * image.height for image in images)
+def decoded_bytes(messages: Opened) -> tuple[int, int]:
+    """Bytes that images take until they are answered (RGB pixels), and besides while they are decoded one by one.
+
+    Pillow holds four bytes a pixel of what it decodes and four more of what it converts, beside the file itself.
+    """
+    pixels = [part.width * part.height for _, parts in messages for part in parts if not isinstance(part, str)]
+    return 3 * sum(pixels), 8 * max(pixels, default=0)
 
 
 def decode_messages(messages: Opened) -> tuple[Message, ...]:
@@ -75,3 +91,50 @@ def token_limit(request: GenerateRequest | ChatRequest) -> int:
     if isinstance(request, GenerateRequest):
         return request.max_tokens
     return request.max_completion_tokens or request.max_tokens or MAX_TOKENS
+
+
+def image_bytes(source: str, limits: Limits) -> bytes:
+    """The file inside a data URL or bare base64. Nothing is fetched: a server that follows links can be misused."""
+    prefix = DATA_URL.match(source)
+    encoded = source[prefix.end() :] if prefix else source
+    if prefix is None and ":" in source[:32]:
+        raise Refused(422, "an image must be inline, as data:image/png;base64,...: this server fetches no links")
+    if len(encoded) * 3 // 4 > limits.image_bytes + 3:
+        raise Refused(413, f"an image has more than {limits.image_bytes} bytes: send a smaller one")
+    try:
+        return base64.b64decode(encoded.replace("\n", ""), validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused(422, "an image is not valid base64: encode the bytes of a PNG, JPEG or WebP file") from None
+
+
+def open_image(data: bytes, limits: Limits) -> Pillow.Image:
+    """The image with its header read, its size checked and its pixels not yet decoded."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Pillow.DecompressionBombWarning)
+            image = Pillow.open(io.BytesIO(data), formats=FORMATS)
+    except Pillow.DecompressionBombError:
+        raise Refused(413, f"an image has more than {limits.image_pixels} pixels: send a smaller one") from None
+    except Exception:
+        # a file made to do harm may fail in any way
+        raise Refused(422, f"an image could not be read: send {', '.join(FORMATS)}") from None
+    width, height = image.size
+    if width * height > limits.image_pixels:
+        raise Refused(
+            413, f"an image of {width}x{height} has more than {limits.image_pixels} pixels: send a smaller one"
+        )
+    if max(width, height) > LONGEST_SIDES * min(width, height):
+        raise Refused(422, f"an image of {width}x{height} is too narrow: sides may differ {LONGEST_SIDES} times")
+    return image
+
+
+def decode_image(image: Pillow.Image) -> Image:
+    """RGB pixels (h, w, 3); a torn file is refused."""
+    try:
+        return np.array(image.convert("RGB"), dtype=np.uint8)
+    except Exception as error:
+        # a file made to do harm may fail in any way
+        raise Refused(422, f"an image is torn: {type(error).__name__} while decoding it") from None
+    finally:
+        # else Pillow's own pixels would stay as long as the request
+        image.close()

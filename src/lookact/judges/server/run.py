@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import socket
+import threading
 import time
 from typing import Any
 
@@ -13,6 +15,8 @@ import uvicorn
 
 from lookact.errors import ConfigError
 from lookact.judges.server.limits import Limits
+
+THREAD_SECONDS = 2.0
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -35,7 +39,17 @@ def serve(app: Any, bound: socket.socket, limits: Limits) -> None:
     # uvicorn raises its signal again when it is done: a server that was asked to end has not failed
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    asyncio.run(run(make_server(app, limits), bound, limits))
+    asyncio.run(run_and_leave(make_server(app, limits), bound, limits))
+
+
+async def run_and_leave(server: uvicorn.Server, bound: socket.socket, limits: Limits) -> None:
+    """Runs, then leaves a moment for threads to end: one that hangs in a read would keep the process for ever."""
+    try:
+        await run(server, bound, limits)
+    finally:
+        last = threading.Timer(THREAD_SECONDS, os._exit, (0,))
+        last.daemon = True
+        last.start()
 
 
 def make_server(app: Any, limits: Limits) -> uvicorn.Server:

@@ -141,7 +141,6 @@ class ModelList:
 @dataclass(frozen=True)
 class Health:
     status: Literal["ok"]
-    model: str
     waiting: int
     """Requests in the queue."""
 

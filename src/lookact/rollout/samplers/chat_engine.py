@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from lookact.errors import DataError, TokenMismatch
-from lookact.judges.server.records import Prompt, Reply
+from lookact.judges.server.batching import Prompt, Reply
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.logprobs import NEVER, adjust_logits, sample_tokens
 from lookact.rollout.samplers.hf import KVCache, extend, left_pad

@@ -1,17 +1,18 @@
 import asyncio
+import json
 
 import pytest
 
-from lookact.judges.server.guard import Guard
 from lookact.judges.server.limits import Budget, Limits
 from lookact.judges.server.metrics import Metrics
+from lookact.judges.server.middleware import RequestMiddleware, count_values, error_response, place
 
 LIMITS = Limits(body_bytes=10)
 
 
 def admit(events, *, headers=(), path="/generate", budget=None, token=""):
-    """What a guarded application answers to a stream of events, and what it read of it."""
-    guard_budget, metrics, sent, bodies, taken = budget or Budget(1000), Metrics(), [], [], []
+    """What a application behind the middleware answers to a stream of events, and what it read of it."""
+    its_budget, metrics, sent, bodies, taken = budget or Budget(1000), Metrics(), [], [], []
     events = iter(events)
 
     async def app(scope, receive, send):
@@ -26,11 +27,12 @@ def admit(events, *, headers=(), path="/generate", budget=None, token=""):
     async def send(event):
         sent.append(event)
 
-    guard = Guard(app, limits=LIMITS, budget=guard_budget, metrics=metrics, methods={"/generate": "POST"}, token=token)
+    shared = {"limits": LIMITS, "budget": its_budget, "metrics": metrics}
+    middleware = RequestMiddleware(app, **shared, methods={"/generate": "POST"}, token=token)
     headers = [(b"content-type", b"application/json"), *headers]
-    asyncio.run(guard({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send))
+    asyncio.run(middleware({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send))
     status = next((event["status"] for event in sent if "status" in event), None)
-    return status, bodies, len(taken), guard_budget.held, metrics.render()
+    return status, bodies, len(taken), its_budget.held, metrics.render()
 
 
 def chunk(data, more=False):
@@ -82,3 +84,30 @@ def test_an_unknown_path_is_not_a_series_of_its_own():
 def test_a_wrong_token_is_found_before_the_body_is_read():
     status, _, taken, _, _ = admit([chunk(b"")], headers=[(b"authorization", b"Bearer x")], token="y")
     assert (status, taken) == (401, 0)
+
+
+def test_an_error_is_one_line_of_json_whatever_it_says():
+    response = error_response(422, "two\nlines and half a \ud800 pair", {"Retry-After": "3"})
+    assert b"\n" not in response.body
+    error = json.loads(response.body)["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", 422)
+    assert error["message"].startswith("two lines")
+    assert response.headers["retry-after"] == "3"
+    assert json.loads(error_response(500, "x").body)["error"]["type"] == "server_error"
+
+
+def test_a_place_is_told_without_the_names_of_types():
+    assert place(("body", "messages", 0, "content", "list[tagged-union[A,B]]", 1)) == "messages.0.content.1"
+    assert place(("body",)) == "body"
+
+
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        (b'{"a": [1, 2, {"b": "x,y,[{"}]}', 5),
+        (b'"' + b"\\" + b'",,,"', 0),
+        (b'["' + b'\\"' * 500_000, 1),
+    ],
+)
+def test_values_are_counted_outside_of_strings_in_linear_time(body, values):
+    assert count_values(body, 0) == values
