@@ -19,8 +19,8 @@ from lookact.config import (
     to_mapping,
     to_yaml,
 )
-from lookact.config.arguments import unknown
 from lookact.config.safe_yaml import load_yaml
+from lookact.config.values import unknown_setting as unknown
 from lookact.errors import ConfigError
 
 

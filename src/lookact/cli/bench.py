@@ -12,7 +12,7 @@ from typing import Any
 
 from lookact.cli.output import say, write_json
 from lookact.cli.parser import Arguments, Parser
-from lookact.config.values import closest, shown
+from lookact.config.values import unknown
 from lookact.errors import ConfigError
 
 BENCHES = {name: f"benchmarks.{name}" for name in ("worlds", "nav", "control", "scale")}
@@ -30,9 +30,7 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     name = arguments.name
     if name != "all" and name not in BENCHES:
-        near = closest(name, [*BENCHES, "all"])
-        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join([*BENCHES, 'all'])}"
-        raise ConfigError(f"unknown bench {shown(name)[1:-1]}: {remedy}")
+        raise unknown("bench", name, [*BENCHES, "all"])
     find_benchmarks()
     chosen = list(BENCHES) if name == "all" else [name]
     if arguments.out:

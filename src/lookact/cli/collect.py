@@ -5,20 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lookact.cli.output import say, show_counts, show_log
+from lookact.cli.output import say, show_counts
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import (
-    add_recipe_options,
-    check_start,
-    helped,
-    load_recipe,
-    load_settings,
-    make_config,
-    named_checkpoint,
-)
+from lookact.cli.recipes import add_recipe_options, helped, load_settings, prepare
 from lookact.errors import ConfigError
-from lookact.training.preflight import Job
-from lookact.training.run_files import saved_config
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -50,13 +40,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     for option, value in (("episodes", episodes), ("out", arguments.out)):
         if value is None:
             raise ConfigError(f"--{option} is missing; see lookact collect --help")
-    checkpoint = named_checkpoint(arguments, "collect")
-    saved = None if checkpoint is None else saved_config(checkpoint)
-    cfg = make_config(arguments, words, parser=parser, saved=saved)
-    check_start(arguments.recipe, cfg, Job("collect", arguments.out, checkpoint))
-    recipe = load_recipe(arguments.recipe)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    show_log()
+    recipe, cfg, checkpoint = prepare(arguments, words, parser, "collect", arguments.out)
     result = recipe.collect(cfg, checkpoint=checkpoint, episodes=episodes, out=arguments.out)
     if arguments.json:
         say(json.dumps(result))

@@ -1,23 +1,13 @@
-"""Measure a checkpoint on held-out worlds, or a random policy with --dummy. Pictures and episodes go to a folder."""
+"""Measure a checkpoint on held-out episodes, or a random policy with --dummy. Pictures and episodes go to a folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lookact.cli.output import say, show_log, show_result, write_json
+from lookact.cli.output import say, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import (
-    add_recipe_options,
-    check_start,
-    helped,
-    load_recipe,
-    load_settings,
-    make_config,
-    named_checkpoint,
-)
+from lookact.cli.recipes import add_recipe_options, helped, load_settings, prepare
 from lookact.errors import ConfigError
-from lookact.training.preflight import Job
-from lookact.training.run_files import saved_config
 
 TAKES_SETTINGS = True
 EXAMPLES = (
@@ -51,15 +41,9 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     load_settings(arguments.recipe)
     if arguments.dummy == (arguments.checkpoint is not None):
         raise ConfigError("nothing to measure, or two things: give either --checkpoint PATH or --dummy")
-    checkpoint = named_checkpoint(arguments, "eval")
-    saved = None if checkpoint is None else saved_config(checkpoint)
-    cfg = make_config(arguments, words, parser=parser, saved=saved)
     folder = arguments.out or Path("runs") / arguments.recipe / "eval"
-    check_start(arguments.recipe, cfg, Job("eval", folder, checkpoint))
-    recipe = load_recipe(arguments.recipe)
-    folder.mkdir(parents=True, exist_ok=True)
+    recipe, cfg, checkpoint = prepare(arguments, words, parser, "eval", folder)
     episodes = arguments.max_questions or arguments.episodes
-    show_log()
     result = recipe.evaluate(
         cfg, checkpoint=checkpoint, episodes=episodes, greedy=arguments.greedy, dummy=arguments.dummy, folder=folder
     )

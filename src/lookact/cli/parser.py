@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from lookact import __version__
-from lookact.config.values import closest, shown
+from lookact.config.values import closest, shown, unknown
 from lookact.errors import ConfigError
 
 Arguments = argparse.Namespace
@@ -102,9 +102,7 @@ def run(words: Sequence[str]) -> None:
 def find_command(name: str) -> tuple[Any, Parser]:
     """The module of a command and its parser."""
     if name not in COMMANDS:
-        near = closest(name, COMMANDS)
-        remedy = f"did you mean {near}?" if near else f"the commands are {', '.join(COMMANDS)}"
-        raise ConfigError(f"unknown command {shown(name)[1:-1]}: {remedy}")
+        raise unknown("command", name, COMMANDS, otherwise="the commands are")
     command = importlib.import_module(f"lookact.cli.{name}")
     takes_settings = getattr(command, "TAKES_SETTINGS", False)
     parser = new_parser(

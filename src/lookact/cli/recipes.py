@@ -7,15 +7,15 @@ import difflib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from lookact.cli.output import is_first, show_settings
+from lookact.cli.output import is_first, show_log, show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
 from lookact.config import check, load_config, override, settings
 from lookact.config.aliases import current_setting, renew_words
-from lookact.config.values import closest, shown
+from lookact.config.values import unknown
 from lookact.errors import ConfigError, DataError
 from lookact.extras import pip_install_for
 from lookact.training.preflight import Job
@@ -70,9 +70,9 @@ def helped(parser: Parser, arguments: Arguments) -> bool:
 def load_settings(name: str | None) -> RecipeSettings:
     """The module of a recipe's settings, by the recipe's name; it loads at once."""
     if name not in RECIPES:
-        near = closest(name or "", RECIPES)
-        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(RECIPES)}"
-        raise ConfigError(f"unknown recipe {shown(name)[1:-1]}: {remedy}" if name else f"no recipe named: {remedy}")
+        if not name:
+            raise ConfigError(f"no recipe named: choose one of {', '.join(RECIPES)}")
+        raise unknown("recipe", name, RECIPES)
     loaded: Any = importlib.import_module(_beside(name, "config"))
     return loaded  # type: ignore[no-any-return]
 
@@ -114,9 +114,7 @@ def preset_of(recipe: RecipeSettings, recipe_name: str, name: str | None) -> Any
     """A recipe's preset by its name."""
     name = name or PRESET
     if name not in recipe.PRESETS:
-        near = closest(name, recipe.PRESETS)
-        remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(recipe.PRESETS)}"
-        raise ConfigError(f"unknown preset {shown(name)[1:-1]} of {recipe_name}: {remedy}")
+        raise unknown("preset", name, recipe.PRESETS, of=recipe_name)
     return recipe.PRESETS[name]
 
 
@@ -148,6 +146,20 @@ def named_checkpoint(arguments: Arguments, command: str) -> Path | None:
         if not arguments.preset:
             refuse_foreign(path, arguments.recipe, command)
     return path
+
+
+def prepare(
+    arguments: Arguments, words: Sequence[str], parser: Parser, command: Literal["eval", "collect"], folder: Path
+) -> tuple[Recipe, Any, Path | None]:
+    """The recipe, its config and the checkpoint that a command names, all checked; its folder is made."""
+    checkpoint = named_checkpoint(arguments, command)
+    saved = None if checkpoint is None else saved_config(checkpoint)
+    cfg = make_config(arguments, words, parser=parser, saved=saved)
+    check_start(arguments.recipe, cfg, Job(command, folder, checkpoint))
+    recipe = load_recipe(arguments.recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    show_log()
+    return recipe, cfg, checkpoint
 
 
 def refuse_foreign(path: Path, recipe: str, command: str) -> None:

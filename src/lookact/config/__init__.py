@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 import yaml
 
 from lookact.config.aliases import renew_mapping
-from lookact.config.arguments import read_args, unknown
 from lookact.config.safe_yaml import load_yaml
-from lookact.config.values import allows_none, convert, describe, group_of, is_none, shown
+from lookact.config.values import allows_none, convert, describe, group_of, is_none, options, shown, unknown_setting
 from lookact.errors import ConfigError
 
 C = TypeVar("C")
+BOUNDS = {
+    "least": (operator.ge, "set it to at least"),
+    "above": (operator.gt, "set it above"),
+    "most": (operator.le, "set it to at most"),
+    "below": (operator.lt, "set it below"),
+}
+"""How a setting may be bounded: what must hold, and what to say where it does not."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def override(config: C, args: Sequence[str]) -> C:
     """The config with `--optim.lr 1e-4`, `--optim.lr=1e-4`, `--flag` and `--no-flag` laid over it."""
     written: dict[str, Any] = {}
     kinds = {leaf.name: leaf.kind for leaf in settings(type(config))}
-    for name, value in read_args(args, kinds):
+    for name, value in _read_args(args, kinds):
         level = written
         *groups, leaf = name.split(".")
         for group in groups:
@@ -147,14 +154,9 @@ def check(config: C) -> C:
 
 
 def _problem(value: Any, rules: Mapping[str, Any]) -> str | None:
-    if "least" in rules and not value >= rules["least"]:
-        return f"set it to at least {rules['least']}"
-    if "above" in rules and not value > rules["above"]:
-        return f"set it above {rules['above']}"
-    if "most" in rules and not value <= rules["most"]:
-        return f"set it to at most {rules['most']}"
-    if "below" in rules and not value < rules["below"]:
-        return f"set it below {rules['below']}"
+    for rule, (holds, remedy) in BOUNDS.items():
+        if rule in rules and not holds(value, rules[rule]):
+            return f"{remedy} {rules[rule]}"
     if rules.get("exists") and not Path(value).exists():
         return "no such file or folder; check the path"
     return None
@@ -165,7 +167,7 @@ def _build(cls: Any, mapping: Mapping[str, Any], base: Any, prefix: str, names: 
     known = {field.name: field for field in dataclasses.fields(cls)}
     for key in mapping:
         if key not in known:
-            raise unknown(f"{prefix}{key}", names)
+            raise unknown_setting(f"{prefix}{key}", names)
     values = {}
     for name, field in known.items():
         start = _default(field) if base is None else getattr(base, name)
@@ -206,3 +208,55 @@ def _suffix(path: Path) -> str:
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{path} has the suffix {path.suffix!r}: name a config file .yaml or .json")
     return path.suffix.lower()
+
+
+def _read_args(args: Sequence[str], kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Dotted name and written value of each override, in order; `kinds` are the types of all known settings."""
+    position = 0
+    while position < len(args):
+        word, equals, value = args[position].partition("=")
+        if not word.startswith("--") or len(word) == 2:
+            raise ConfigError(f"unexpected {shown(args[position])}: settings are written --name value")
+        name, negated = _find(word[2:], kinds)
+        follow = [] if equals or negated else _values_after(args, position + 1, kinds.get(name))
+        position += 1 + len(follow)
+        if negated and equals:
+            raise ConfigError(f"{shown(args[position - 1])}: write {word} alone, or --{name}={value}")
+        if equals or negated:
+            yield name, value if equals else False
+        else:
+            yield name, _joined(name, follow, kinds.get(name))
+
+
+def _find(word: str, kinds: Mapping[str, Any]) -> tuple[str, bool]:
+    """The setting a word names, and whether it was negated."""
+    name = word.replace("-", "_")
+    if name in kinds or any(known.startswith(name + ".") for known in kinds):
+        return name, False
+    positive = name.removeprefix("no_")
+    if positive != name and _takes(kinds.get(positive), bool):
+        return positive, True
+    raise unknown_setting(name, list(kinds))
+
+
+def _values_after(args: Sequence[str], start: int, kind: Any) -> list[str]:
+    """The words after an option that belong to it: all of them for a tuple, else one."""
+    most = len(args) if any(get_origin(option) is tuple for option in options(kind)) else start + 1
+    stop = start
+    while stop < min(most, len(args)) and not args[stop].startswith("--"):
+        stop += 1
+    return list(args[start:stop])
+
+
+def _joined(name: str, words: list[str], kind: Any) -> Any:
+    if len(words) > 1:
+        return words
+    if words:
+        return words[0]
+    if _takes(kind, bool):
+        return True
+    raise ConfigError(f"--{name} has no value: give it {describe(kind) if kind else 'a setting of the group'}")
+
+
+def _takes(kind: Any, wanted: type) -> bool:
+    return kind is not None and wanted in options(kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -15,6 +15,8 @@ from lookact.errors import ConfigError
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
 NONE = ("none", "null", "~")
+MOST_NAMED = 12
+"""Settings that an error names one by one; of more, it names the groups."""
 
 
 def convert(value: Any, kind: Any, name: str) -> Any:
@@ -63,11 +65,37 @@ def shown(value: Any) -> str:
 def closest(word: str, words: Iterable[str]) -> str | None:
     """The known word that a mistyped one likely means: by its last part, else a near spelling, else its beginning."""
     known = list(words)
-    last = word.rsplit(".", 1)[-1]
-    same_end = [name for name in known if last and name.rsplit(".", 1)[-1] == last]
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     begun = [name for name in known if len(word) > 1 and name.startswith(word)]
-    return next(iter([*same_end, *near, *begun]), None)
+    return next(iter([*_same_end(word, known), *near, *begun]), None)
+
+
+def unknown(
+    kind: str, word: str, known: Iterable[str], *, of: str = "", otherwise: str = "choose one of"
+) -> ConfigError:
+    """The error for a word that is none of the known ones, with the one that was probably meant, or all of them."""
+    names = list(known)
+    near = closest(word, names)
+    remedy = f"did you mean {near}?" if near else f"{otherwise} {', '.join(names)}"
+    return ConfigError(f"unknown {kind} {shown(word)[1:-1]}{of and f' of {of}'}: {remedy}")
+
+
+def unknown_setting(name: str, names: Sequence[str]) -> ConfigError:
+    """The error for a setting that does not exist, with those that were probably meant."""
+    # the same word in several groups: what learns is meant more often than what comes before it
+    meant = sorted(_same_end(name, names), key=lambda known: not known.startswith("learn."))
+    near = meant[0] if meant else closest(name, names)
+    others = f" Or {', '.join(meant[1:4])}?" if len(meant) > 1 else ""
+    groups = dict.fromkeys(known.partition(".")[0] + (".*" if "." in known else "") for known in names)
+    listed = ", ".join(names if len(names) <= MOST_NAMED else groups)
+    remedy = f"did you mean {near}?{others}" if near else f"the settings are {listed}"
+    return ConfigError(f"unknown setting {name if name.isprintable() else shown(name)}: {remedy}")
+
+
+def _same_end(word: str, names: Iterable[str]) -> list[str]:
+    """The dotted names that end in the same part as the word."""
+    last = word.rsplit(".", 1)[-1]
+    return [name for name in names if last and name.rsplit(".", 1)[-1] == last]
 
 
 def _convert_one(value: Any, kind: Any) -> Any:
