@@ -83,6 +83,16 @@ def test_what_is_read_back_equals_what_was_written(tmp_path):
     assert not same(written[0], read[1])
 
 
+def test_an_id_cannot_lead_out_of_the_folder(tmp_path):
+    store = EpisodeStore(tmp_path / "a/b")
+    ids = ["../../escaped", "/etc/x", "..", "x" * 500]
+    for id in ids:
+        store.add(Episode(id, 0, 5, (), None, error="the world broke"))
+    assert [episode.id for episode in store.episodes()] == ids
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert all(path.is_file() for path in store.folder.iterdir())
+
+
 def test_an_episode_that_failed_at_once_is_kept(tmp_path):
     broken = Episode("e0", 0, 1, (), error="OSError: no such room")
     EpisodeStore(tmp_path).add(broken)

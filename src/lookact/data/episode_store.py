@@ -22,6 +22,7 @@ from lookact.data.jsonl import MANIFEST, append_row, drop_torn_line, read_rows
 from lookact.data.quality import judge_quality
 from lookact.errors import DataError, ParseError
 from lookact.text.actions import CONFIDENCE, parse_json_object, reasoning_of
+from lookact.text.file_names import file_name
 from lookact.types import Decision, Episode, FloorMap, Image, Observation, Turn
 
 
@@ -43,7 +44,7 @@ class EpisodeStore:
 
     def add(self, episode: Episode) -> None:
         """Tensors first, then the manifest line."""
-        path = self.folder / f"{episode.id}_tensors.pt"
+        path = self.folder / tensors_name(episode.id)
         temporary = path.with_suffix(".partial")
         torch.save(episode_tensors(episode), temporary)
         temporary.replace(path)
@@ -57,9 +58,14 @@ class EpisodeStore:
         return (self.load(row) for row in self.rows())
 
 
+def tensors_name(id: str) -> str:
+    """The name of the file that holds an episode's arrays."""
+    return f"{file_name(id)}_tensors.pt"
+
+
 def load_episode(folder: Path, row: Mapping[str, Any]) -> Episode:
     """The same read-only: opening a store would cut its torn last line."""
-    path = folder / f"{row['episode_id']}_tensors.pt"
+    path = folder / tensors_name(row["episode_id"])
     try:
         saved = torch.load(path, weights_only=True)
     except FileNotFoundError as error:

@@ -16,6 +16,7 @@ from PIL import Image as PILImage
 from lookact.data.jsonl import finite_or_none as finite_or_none
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Tracker
+from lookact.text.file_names import file_name
 from lookact.training.atomic_io import write_text
 from lookact.training.run_files import METRICS
 from lookact.types import Image
@@ -65,7 +66,7 @@ class JsonlTracker:
 
     def _sample(self, name: str, step: int, suffix: str) -> Path:
         self.samples.mkdir(exist_ok=True)
-        return self.samples / f"{name.replace('/', '_')}_{step}.{suffix}"
+        return self.samples / f"{file_name(name.replace('/', '_'))}_{step}.{suffix}"
 
 
 class TensorBoardTracker:

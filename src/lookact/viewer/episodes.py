@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lookact.data.jsonl import MANIFEST, read_objects
 from lookact.errors import DataError
+from lookact.text.file_names import file_name
 from lookact.viewer.control_episodes import Row, control_detail, control_episodes
 from lookact.viewer.folder import MAX_BYTES, NotHere, check_file, inside, to_json
 
@@ -75,7 +76,7 @@ def map_picture(root: Path, store: str, id: str) -> bytes:
 def load(root: Path, store: str, row: Row) -> Episode:
     """The episode behind a manifest's row; a file that leads out of the folder is not opened."""
     folder = inside(root, store)
-    name = f"{row['episode_id']}_tensors.pt"
+    name = f"{file_name(row['episode_id'])}_tensors.pt"
     try:
         status = check_file(inside(folder, name), MAX_BYTES)
     except (NotHere, OSError):

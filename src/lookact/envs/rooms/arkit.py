@@ -39,6 +39,7 @@ from lookact.envs.rooms.ply import Mesh, read_ply, write_ply
 from lookact.envs.rooms.render import Camera, Renderer
 from lookact.envs.rooms.scene import CLASSES, Array, Box, Scene
 from lookact.errors import DataError
+from lookact.text.file_names import file_name
 
 __all__ = ["check_folder", "load_depth", "load_frames", "load_scene", "save_scene"]
 
@@ -91,11 +92,12 @@ def save_scene(scene: Scene, folder: str | Path, *, frames: int = 0, naming: str
         raise DataError(f"naming '{naming}' is unknown; use {' or '.join(NAMINGS)}")
     if frames > len(scene.trajectory):
         raise DataError(f"{frames} frames asked of a trajectory of {len(scene.trajectory)} poses; ask for fewer")
-    place = folder / f"{scene.id}_frames"
+    id = file_name(scene.id)
+    place = folder / f"{id}_frames"
     for part in (names.intrinsics, names.depth, names.images):
         (place / part).mkdir(parents=True, exist_ok=True)
-    write_ply(folder / f"{scene.id}_3dod_mesh.ply", Mesh(scene.vertices, scene.faces, scene.colors, scene.instances))
-    (folder / f"{scene.id}_3dod_annotation.json").write_text(json.dumps(_annotation(scene)))
+    write_ply(folder / f"{id}_3dod_mesh.ply", Mesh(scene.vertices, scene.faces, scene.colors, scene.instances))
+    (folder / f"{id}_3dod_annotation.json").write_text(json.dumps(_annotation(scene)))
     times = FRAME_SECONDS * np.arange(1.0, len(scene.trajectory) + 1)
     write_trajectory(place / names.trajectory, times, scene.trajectory)
     if not frames:
@@ -105,7 +107,7 @@ def save_scene(scene: Scene, folder: str | Path, *, frames: int = 0, naming: str
     depth = np.where(np.isfinite(pictures.depth), pictures.depth * 1000, 0).round().clip(0, 65535).astype(np.uint16)
     pincam = " ".join(f"{value:g}" for value in dataclasses.astuple(LOWRES))
     for row, time in enumerate(times[chosen]):
-        stem = f"{scene.id}_{time:.3f}"
+        stem = f"{id}_{time:.3f}"
         Image.fromarray(pictures.rgb[row]).save(place / names.images / f"{stem}.png")
         Image.fromarray(depth[row]).save(place / names.depth / f"{stem}.png")
         (place / names.intrinsics / f"{stem}.pincam").write_text(f"{pincam}\n")
