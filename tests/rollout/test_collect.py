@@ -49,12 +49,12 @@ class Recorder:
         self.ended.append(row)
 
 
-def plan(number, **options):
+def spec(number, **options):
     return EpisodeSpec(f"e{number}", number // 2, 100 + number, {"start": number * 10, **options})
 
 
 def test_every_row_is_answered_to_what_it_was_shown():
-    episodes = collect([plan(1), plan(2), plan(3)], [Counter(), Counter()], Recorder())
+    episodes = collect([spec(1), spec(2), spec(3)], [Counter(), Counter()], Recorder())
     assert [episode.id for episode in episodes] == ["e1", "e2", "e3"]
     assert [(e.group, e.seed, e.policy_version) for e in episodes] == [(0, 101, 7), (1, 102, 7), (1, 103, 7)]
     for episode, start in zip(episodes, (10, 20, 30)):
@@ -66,21 +66,21 @@ def test_every_row_is_answered_to_what_it_was_shown():
 
 def test_finished_rows_are_not_asked_again():
     actor = Recorder()
-    collect([plan(1, turns=1), plan(2, turns=3), plan(3, turns=2)], [Counter() for _ in range(3)], actor)
+    collect([spec(1, turns=1), spec(2, turns=3), spec(3, turns=2)], [Counter() for _ in range(3)], actor)
     assert actor.calls == [[0, 1, 2], [1, 2], [1]]
     assert actor.begun == [(0, 101), (1, 102), (2, 103)]
     assert actor.ended == [0, 1, 2]
 
 
 def test_terminated_and_truncated_are_told_apart():
-    ended, cut_off = collect([plan(1), plan(2, truncated=True)], [Counter(), Counter()], Recorder())
+    ended, cut_off = collect([spec(1), spec(2, truncated=True)], [Counter(), Counter()], Recorder())
     assert (ended.terminated, ended.truncated) == (True, False)
     assert (cut_off.terminated, cut_off.truncated) == (False, True)
 
 
 def test_an_environment_that_fails_is_data_and_the_others_go_on():
-    plans = [plan(1, broken=True), plan(2, fails_at=2, turns=5), plan(3)]
-    never, early, whole = collect(plans, [Counter() for _ in range(3)], Recorder())
+    specs = [spec(1, broken=True), spec(2, fails_at=2, turns=5), spec(3)]
+    never, early, whole = collect(specs, [Counter() for _ in range(3)], Recorder())
     assert (never.error, len(never.turns), never.last) == ("OSError: no such room", 0, None)
     assert (early.error, len(early.turns), early.last.text) == ("RuntimeError: the floor gave way", 1, "21")
     assert (whole.error, len(whole.turns)) == (None, 2)
@@ -88,20 +88,20 @@ def test_an_environment_that_fails_is_data_and_the_others_go_on():
 
 def test_a_wave_in_which_every_environment_fails_asks_nothing():
     actor = Recorder()
-    episodes = collect([plan(1, broken=True)], [Counter()], actor)
+    episodes = collect([spec(1, broken=True)], [Counter()], actor)
     assert (actor.calls, actor.ended, len(episodes)) == ([], [0], 1)
 
 
 def test_each_episode_is_told_of_once_its_wave_is_over():
-    told = []
-    episodes = collect([plan(i) for i in range(5)], [Counter(), Counter()], Recorder(), finished=told.append)
-    assert told == episodes
+    heard = []
+    episodes = collect([spec(i) for i in range(5)], [Counter(), Counter()], Recorder(), finished=heard.append)
+    assert heard == episodes
 
 
 def test_no_plans_need_no_environment_and_plans_do():
     assert collect([], [], Recorder()) == []
     with pytest.raises(EnvError, match="no environment"):
-        collect([plan(1)], [], Recorder())
+        collect([spec(1)], [], Recorder())
 
 
 def test_an_actor_that_fails_stops_the_collection():
@@ -110,4 +110,4 @@ def test_an_actor_that_fails_stops_the_collection():
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        collect([plan(1)], [Counter()], Broken())
+        collect([spec(1)], [Counter()], Broken())

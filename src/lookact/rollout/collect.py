@@ -1,4 +1,4 @@
-"""The one loop where environments meet actors."""
+"""Episode collection: the one loop where environments meet actors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Running:
-    plan: EpisodeSpec
+    spec: EpisodeSpec
     env: Env
     observation: Observation | None = None
     turns: list[Turn] = field(default_factory=list)
@@ -27,24 +27,24 @@ class _Running:
 
 
 def collect(
-    plans: Sequence[EpisodeSpec],
+    specs: Sequence[EpisodeSpec],
     envs: Sequence[Env],
     actor: Actor,
     *,
     finished: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Runs every plan, as many at a time as there are environments; `finished` hears of each episode as it ends.
+    """Runs an episode per spec, as many at a time as there are environments; `finished` is called as each ends.
 
     An environment that raises ends its episode with `Episode.error` set; the others go on.
     """
-    if plans and not envs:
-        raise EnvError(f"{len(plans)} plans and no environment to run them in: give at least one")
+    if specs and not envs:
+        raise EnvError(f"{len(specs)} specs and no environment to run them in: give at least one")
     episodes: list[Episode] = []
-    for wave in _waves(plans, max(1, len(envs))):
-        running = [_Running(plan, env) for plan, env in zip(wave, envs)]
+    for wave in _waves(specs, max(1, len(envs))):
+        running = [_Running(spec, env) for spec, env in zip(wave, envs)]
         for row, slot in enumerate(running):
             _reset(slot)
-            actor.begin(row, slot.plan.seed)
+            actor.begin(row, slot.spec.seed)
         while active := [row for row, slot in enumerate(running) if not slot.over]:
             observations = [slot.observation for row in active if (slot := running[row]).observation is not None]
             for row, decision in zip(active, actor.act(active, observations)):
@@ -57,14 +57,14 @@ def collect(
     return episodes
 
 
-def _waves(plans: Sequence[EpisodeSpec], size: int) -> Iterator[Sequence[EpisodeSpec]]:
-    for start in range(0, len(plans), size):
-        yield plans[start : start + size]
+def _waves(specs: Sequence[EpisodeSpec], size: int) -> Iterator[Sequence[EpisodeSpec]]:
+    for start in range(0, len(specs), size):
+        yield specs[start : start + size]
 
 
 def _reset(slot: _Running) -> None:
     try:
-        slot.observation, _ = slot.env.reset(seed=slot.plan.seed, options=slot.plan.options)
+        slot.observation, _ = slot.env.reset(seed=slot.spec.seed, options=slot.spec.options)
     except Exception as error:
         _fail(slot, error)
 
@@ -82,14 +82,14 @@ def _step(slot: _Running, decision: Decision) -> None:
 
 def _fail(slot: _Running, error: Exception) -> None:
     slot.error = f"{type(error).__name__}: {error}"
-    log.warning("episode %s ended early: %s", slot.plan.id, slot.error)
+    log.warning("episode %s ended early: %s", slot.spec.id, slot.error)
 
 
 def _episode(slot: _Running, version: int) -> Episode:
     return Episode(
-        id=slot.plan.id,
-        group=slot.plan.group,
-        seed=slot.plan.seed,
+        id=slot.spec.id,
+        group=slot.spec.group,
+        seed=slot.spec.seed,
         turns=tuple(slot.turns),
         last=slot.observation,
         policy_version=version,

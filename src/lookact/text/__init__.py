@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "actions": "parse_action parse_move_or_answer reasoning_of ActionMask mask_action_tokens",
         "answers": "score_answer mean_relative_accuracy",
         "chat": "opening following",
-        "tokenizers": "fingerprint assert_same_tokenizer",
+        "tokenizers": "assert_same_tokenizer",
         "verdicts": "parse_verdict strip_think",
     },
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lookact.errors import TokenMismatch
@@ -14,52 +12,23 @@ _IMAGE_SETTINGS = ("size", "min_pixels", "max_pixels", "patch_size", "merge_size
                    "image_mean", "image_std")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """What must agree between an engine and a learner; hashes stand for what is long."""
-
-    size: int
-    vocabulary: str
-    merges: str | None
-    """None where the tokenizer does not show them."""
-    splitting: str | None
-    """Of the normaliser and pre-tokeniser: how text falls apart before the merges."""
-    special_tokens: Mapping[str, Any]
-    chat_template: str
-    image: Mapping[str, Any]
-    """Pixel budget, patch sizes and normalisation; empty without a processor."""
-
-
-def fingerprint(tokenizer: Any, processor: Any = None) -> Fingerprint:
-    """The identity of a tokenizer and, if given, of the processor around it."""
-    vocabulary, backend = tokenizer.get_vocab(), _backend(tokenizer)
-    return Fingerprint(
-        size=len(vocabulary),
-        vocabulary=_digest(sorted(vocabulary.items(), key=lambda item: item[1])),
-        merges=_digest(_merges(backend)) if backend else None,
-        splitting=_digest([backend["normalizer"], backend["pre_tokenizer"]]) if backend else None,
-        special_tokens=_special_tokens(tokenizer),
-        chat_template=_digest(_chat_template(tokenizer, processor)),
-        image=_image_settings(processor),
-    )
-
-
 def compare(a: Any, b: Any) -> list[str]:
     """One line for each difference between two tokenizers, or two processors; empty if they are the same."""
     (a, processor_a), (b, processor_b) = _parts(a), _parts(b)
-    first, second = fingerprint(a, processor_a), fingerprint(b, processor_b)
-    report: list[str] = []
-    if first.vocabulary != second.vocabulary:
+    first, second = _backend(a), _backend(b)
+    report = []
+    if a.get_vocab() != b.get_vocab():
         report.append(_vocabulary_difference(a, b))
-    if first.merges != second.merges:
-        report.append(_merge_difference(a, b))
-    if first.splitting != second.splitting:
+    if bool(first) != bool(second) or _merges(first) != _merges(second):
+        report.append(_merge_difference(_merges(first), _merges(second)))
+    if any(first.get(part) != second.get(part) for part in ("normalizer", "pre_tokenizer")):
         report.append("splitting: the normaliser or pre-tokeniser differs")
-    report += _differences("special tokens", first.special_tokens, second.special_tokens)
-    if first.chat_template != second.chat_template:
-        report.append(_template_difference(_chat_template(a, processor_a), _chat_template(b, processor_b)))
+    report += _differences("special tokens", _special_tokens(a), _special_tokens(b))
+    templates = _chat_template(a, processor_a), _chat_template(b, processor_b)
+    if templates[0] != templates[1]:
+        report.append(_template_difference(*templates))
     if processor_a is not None and processor_b is not None:
-        report += _differences("image", first.image, second.image)
+        report += _differences("image", _image_settings(processor_a), _image_settings(processor_b))
     return report
 
 
@@ -79,10 +48,6 @@ def _parts(side: Any) -> tuple[Any, Any]:
     return (side, None) if tokenizer is None else (tokenizer, side)
 
 
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _backend(tokenizer: Any) -> dict[str, Any]:
     """The fast tokenizer's own description; empty for a slow one."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -91,7 +56,7 @@ def _backend(tokenizer: Any) -> dict[str, Any]:
 
 def _merges(backend: dict[str, Any]) -> list[str]:
     """Older files write a merge as one string, newer ones as a pair."""
-    merges = backend["model"].get("merges", [])
+    merges = backend.get("model", {}).get("merges", [])
     return [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]
 
 
@@ -130,8 +95,7 @@ def _vocabulary_difference(a: Any, b: Any) -> str:
     return f"vocabulary: {len(differing)} ids differ: {shown}"
 
 
-def _merge_difference(a: Any, b: Any) -> str:
-    first, second = _merges(_backend(a) or {"model": {}}), _merges(_backend(b) or {"model": {}})
+def _merge_difference(first: list[str], second: list[str]) -> str:
     for index, (one, other) in enumerate(zip(first, second)):
         if one != other:
             return f"merges: number {index} is {one!r} against {other!r}"

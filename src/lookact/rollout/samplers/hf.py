@@ -109,13 +109,9 @@ class HFSampler:
         for i, (state, observation, is_fresh) in enumerate(zip(states, observations, fresh)):
             n = len(observation.images)
             if is_fresh:
-                assert state.first is not None
-                # a rebuilt context must repeat what it was asked to do
-                text = observation.text if observation is state.first else f"{state.first.text}\n{observation.text}"
-                block = opening(self.system, text, n)
-                self._hide_past(i)
-            else:
-                block = following(observation.text, n, closed=state.closed)
+                # the row's past is hidden from it
+                self._attend[i] = False
+            block = turn_text(self.system, state.first, observation, fresh=is_fresh, closed=state.closed)
             prompts.append(expand_images(self._encode(block), self.chat.image_pad_id, counts[done : done + n]))
             done += n
         return prompts, pixels, grids
@@ -124,9 +120,6 @@ class HFSampler:
         if text not in self._encoded:
             self._encoded[text] = self.chat.encode_text(text)
         return self._encoded[text]
-
-    def _hide_past(self, index: int) -> None:
-        self._attend[index] = False
 
     def _feed_blocks(self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor) -> Tensor:
         """Appends every row's pending tokens and prompt; returns the last hidden state (b, d)."""
@@ -186,6 +179,16 @@ class HFSampler:
         state.position += len(ids) - 1
         state.length += len(ids) - 1
         return make_decision(self.chat.tokenizer, self.sampling, prompt, ids, logprobs, fresh=fresh)
+
+
+def turn_text(system: str, first: Observation | None, observation: Observation, *, fresh: bool, closed: bool) -> str:
+    """The next turn in the chat format; a rebuilt context repeats the first observation, which holds the task."""
+    text, images = observation.text, len(observation.images)
+    if not fresh:
+        return following(text, images, closed=closed)
+    if first is not None and first is not observation:
+        text = f"{first.text}\n{text}"
+    return opening(system, text, images)
 
 
 def make_decision(

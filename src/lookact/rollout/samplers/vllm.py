@@ -22,11 +22,11 @@ from PIL import Image as Pillow
 from lookact.errors import ConfigError, StaleWeights, TokenMismatch
 from lookact.models.vlm.policy import fit_image
 from lookact.protocols import TokenEngine
-from lookact.rollout.samplers.hf import Ids, make_decision
+from lookact.rollout.samplers.hf import Ids, make_decision, turn_text
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
 from lookact.rollout.samplers.vllm_worker import EXTENSION
 from lookact.seeding import derive
-from lookact.text.chat import expand_images, following, opening
+from lookact.text.chat import expand_images
 from lookact.types import Decision, Image, Observation, TokenPrompt, TokenReply
 
 if TYPE_CHECKING:
@@ -104,14 +104,8 @@ class VllmSampler:
         # the last token is not yet in a cache, as HFSampler counts
         full = len(state.read) - 1 + self.sampling.max_tokens >= self.sampling.max_context
         fresh = state.first is None or full
-        if not fresh:
-            text = following(observation.text, len(images), closed=state.read[-1] == self.chat.end_id)
-        elif state.first is None:
-            text = opening(self.system, observation.text, len(images))
-        else:
-            # a rebuilt context must repeat what it was asked to do
-            text = opening(self.system, f"{state.first.text}\n{observation.text}", len(images))
-        sent = self.chat.encode_text(text)
+        closed = bool(state.read) and state.read[-1] == self.chat.end_id
+        sent = self.chat.encode_text(turn_text(self.system, state.first, observation, fresh=fresh, closed=closed))
         counts = self.chat.image_token_counts(self.chat.encode_images(images)[1])
         return _Block(sent, expand_images(sent, self.chat.image_pad_id, counts), images, fresh)
 
