@@ -78,7 +78,7 @@ def draw(episode: Episode, world: Navigation, path: Path) -> None:
     """The episode on one sheet: the path on the map, every view, every reply."""
     seen = [turn.observation for turn in episode.turns] + [episode.last]
     path_walked = np.array([observation.state[:2] for observation in seen], dtype=np.float64)
-    room = draw_map(world.task.place.scene, paths=[path_walked], goal=world.task.goal)
+    room = draw_map(world.task.sim.scene, paths=[path_walked], goal=world.task.goal)
     views = [observation.images["head"] for observation in seen]
     replies = [str(turn.decision.action) for turn in episode.turns]
     sheet = draw_episode(views, replies, room, title=world.task.question, outcome=episode.terminated)

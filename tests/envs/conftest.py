@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lookact.envs.rooms.places import Place
 from lookact.envs.rooms.render import Renderer
 from lookact.envs.rooms.scene import Box, Scene
+from lookact.envs.rooms.simulator import Simulator
 from lookact.envs.rooms.space import free_space
 
 CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
 SIDES = ((0, 1, 3, 2), (4, 5, 7, 6), (0, 1, 5, 4), (2, 3, 7, 6), (0, 2, 6, 4), (1, 3, 7, 5))
-MakePlace = Callable[..., Place]
+MakePlace = Callable[..., Simulator]
 
 
-def build_place(width: float, depth: float, objects: dict[str, tuple[float, float, float, float, float]]) -> Place:
+def build_place(width: float, depth: float, objects: dict[str, tuple[float, float, float, float, float]]) -> Simulator:
     """A bare room from (0, 0) to (width, depth) with boxes given as label: (x, y, width, depth, height) of a corner."""
     shells = [(np.zeros(3), np.array([width, depth, 2.5]), -1)]
     boxes = []
@@ -43,7 +43,7 @@ def build_place(width: float, depth: float, objects: dict[str, tuple[float, floa
         floor,
         np.zeros((0, 4, 4)),
     )
-    return Place(scene, Renderer(scene), free_space(scene))
+    return Simulator(scene, Renderer(scene), free_space(scene))
 
 
 @pytest.fixture

@@ -43,10 +43,10 @@ class FramesEnv:
             folder = env.rows[options["scene_seed"] % len(env.rows)][1]
             if recorded := load_frames(folder):
                 return [load_image(recorded[i].image) for i in spread(len(recorded), self.frames)]
-        poses = env.inquiry.place.scene.trajectory
+        poses = env.inquiry.sim.scene.trajectory
         if not len(poses):
-            raise DataError(f"scene {env.inquiry.place.scene.id} has no recorded walk: use evaluation.protocol agent")
-        views = env.inquiry.place.renderer.render(poses[spread(len(poses), self.frames)], env.camera)
+            raise DataError(f"scene {env.inquiry.sim.scene.id} has no recorded walk: use evaluation.protocol agent")
+        views = env.inquiry.sim.renderer.render(poses[spread(len(poses), self.frames)], env.camera)
         return list(views.rgb)
 
 

@@ -3,9 +3,9 @@ import pytest
 
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.goals import Difficulty, find_task, goal_field, nearest_on_footprint
-from lookact.envs.rooms.places import generated_place
 from lookact.envs.rooms.render import Renderer
 from lookact.envs.rooms.scene import Box
+from lookact.envs.rooms.simulator import generated_simulator
 from lookact.envs.rooms.space import free_space
 
 
@@ -48,11 +48,11 @@ def test_a_goal_behind_a_wall_is_not_reached(make_place):
 
 def test_tasks_name_one_object_and_start_in_range():
     difficulty = Difficulty(success_distance=1.0, start_distance=(2.0, 3.0))
-    place = generated_place(3, RoomStyle(distinct=False))
+    place = generated_simulator(3, RoomStyle(distinct=False))
     tasks = [task for seed in range(20) if (task := find_task(place, seed, difficulty)) is not None]
     assert tasks
     for task in tasks:
-        labels = [box.label for box in task.place.scene.boxes]
+        labels = [box.label for box in task.sim.scene.boxes]
         assert labels.count(labels[task.goal]) == 1
         assert task.label in task.question
         assert 2.0 <= task.shortest <= 3.0

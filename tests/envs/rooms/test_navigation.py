@@ -8,7 +8,7 @@ import lookact.envs.rooms.navigation as navigation
 from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.experts.demonstrate import random_move
 from lookact.envs.rooms.generate import generate_room
-from lookact.envs.rooms.goals import Task, goal_field
+from lookact.envs.rooms.goals import NavigationTask, goal_field
 from lookact.envs.rooms.motion import Pose
 from lookact.envs.rooms.navigation import Navigation, observe
 from lookact.errors import ConfigError, EnvError
@@ -20,7 +20,9 @@ AHEAD = '{"rotation_angle_degrees": 0, "forward_meters": 1.5}'
 def corridor(make_place, monkeypatch):
     """A chair 3 m of walking ahead of the start at (1.05, 2.05)."""
     place = make_place(6.0, 4.0, {"chair": (5.0, 1.5, 1.0, 1.0, 0.9)})
-    task = Task(place, 0, "chair", "Go to the chair.", "q0", goal_field(place, 0, 1.0), Pose(1.05, 2.05, 0.0, 1.2), 3.0)
+    task = NavigationTask(
+        place, 0, "chair", "Go to the chair.", "q0", goal_field(place, 0, 1.0), Pose(1.05, 2.05, 0.0, 1.2), 3.0
+    )
     monkeypatch.setattr(navigation, "find_task", lambda *_: task)
 
     def make(**options):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from lookact.envs.rooms.motion import Pose
 from lookact.envs.rooms.obstacles import footprint, inside_floor
-from lookact.envs.rooms.places import Place, random_pose, roomy
 from lookact.envs.rooms.scene import Array, Box, label_text
+from lookact.envs.rooms.simulator import Simulator, random_pose, uncrowded_cells
 from lookact.envs.rooms.space import distance_field
 from lookact.envs.rooms.wordings import QUESTIONS
 from lookact.seeding import derive, numpy_rng
@@ -36,12 +36,12 @@ class Difficulty:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class NavigationTask:
     """One question with its start: all that episodes of a group share."""
 
-    place: Place
+    sim: Simulator
     goal: int
-    """Index into `place.scene.boxes`."""
+    """Index into `sim.scene.boxes`."""
     label: str
     question: str
     question_id: str
@@ -52,33 +52,35 @@ class Task:
 
     def distance(self, pose: Pose) -> float:
         """Walking distance in metres from a pose to where the goal counts as reached."""
-        return float(self.field[self.place.space.index(np.array([pose.x, pose.y]))])
+        return float(self.field[self.sim.space.index(np.array([pose.x, pose.y]))])
 
 
 @lru_cache(maxsize=256)
-def find_task(place: Place, seed: int, difficulty: Difficulty, questions: tuple[str, ...] = QUESTIONS) -> Task | None:
-    """The task that `seed` draws in this place, or None if no object with a label of its own can be started from."""
-    labels = Counter(box.label for box in place.scene.boxes)
-    goals = [index for index, box in enumerate(place.scene.boxes) if labels[box.label] == 1]
+def find_task(
+    sim: Simulator, seed: int, difficulty: Difficulty, questions: tuple[str, ...] = QUESTIONS
+) -> NavigationTask | None:
+    """The task that `seed` draws in this scene, or None if no object with a label of its own can be started from."""
+    labels = Counter(box.label for box in sim.scene.boxes)
+    goals = [index for index, box in enumerate(sim.scene.boxes) if labels[box.label] == 1]
     low, high = difficulty.start_distance
     for goal in numpy_rng(seed, "goal").permutation(goals):
-        field = goal_field(place, int(goal), difficulty.success_distance)
-        far = roomy(place.space) & (field >= low) & (field <= high)
+        field = goal_field(sim, int(goal), difficulty.success_distance)
+        far = uncrowded_cells(sim.space) & (field >= low) & (field <= high)
         if far.any():
-            start = random_pose(place, numpy_rng(seed, "start"), far)
-            return _make_task(place, int(goal), field, start, seed, questions)
+            start = random_pose(sim, numpy_rng(seed, "start"), far)
+            return _make_task(sim, int(goal), field, start, seed, questions)
     return None
 
 
 @lru_cache(maxsize=256)
-def goal_field(place: Place, goal: int, success_distance: float) -> NDArray[np.float32]:
+def goal_field(sim: Simulator, goal: int, success_distance: float) -> NDArray[np.float32]:
     """Walking distance in metres from every floor cell to the nearest one where object `goal` counts as reached."""
-    space = place.space
+    space = sim.space
     rows, cols = np.nonzero(space.free)
     centres = space.origin + (np.stack([cols, rows], axis=1) + 0.5) * space.cell
-    nearest = nearest_on_footprint(place.scene.boxes[goal], centres)
+    nearest = nearest_on_footprint(sim.scene.boxes[goal], centres)
     near = np.linalg.norm(centres - nearest, axis=1) <= success_distance + ROUNDING
-    near[near] = _in_sight(place.scene.floor, centres[near], nearest[near])
+    near[near] = _in_sight(sim.scene.floor, centres[near], nearest[near])
     reached = np.zeros_like(space.free)
     reached[rows[near], cols[near]] = True
     return distance_field(space, reached)
@@ -100,10 +102,10 @@ def _in_sight(floor: Array, points: Array, targets: Array) -> NDArray[np.bool_]:
 
 
 def _make_task(
-    place: Place, goal: int, field: NDArray[np.float32], start: Pose, seed: int, questions: tuple[str, ...]
-) -> Task:
-    label = label_text(place.scene.boxes[goal].label)
+    sim: Simulator, goal: int, field: NDArray[np.float32], start: Pose, seed: int, questions: tuple[str, ...]
+) -> NavigationTask:
+    label = label_text(sim.scene.boxes[goal].label)
     question = questions[derive(seed, "wording") % len(questions)].format(label=label)
-    question_id = f"{place.scene.id}_navigation_{seed}"
-    shortest = float(field[place.space.index(np.array([start.x, start.y]))])
-    return Task(place, goal, label, question, question_id, field, start, shortest)
+    question_id = f"{sim.scene.id}_navigation_{seed}"
+    shortest = float(field[sim.space.index(np.array([start.x, start.y]))])
+    return NavigationTask(sim, goal, label, question, question_id, field, start, shortest)

@@ -14,11 +14,11 @@ from typing import Any
 import gymnasium
 
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.goals import Difficulty, Task, find_task
+from lookact.envs.rooms.goals import Difficulty, NavigationTask, find_task
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, read_move
-from lookact.envs.rooms.places import Place, Walker, generated_place, place_map, recorded_place
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import Simulator, Walker, cached_floor_map, generated_simulator, recorded_simulator
 from lookact.envs.rooms.wordings import QUESTIONS
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive
@@ -91,26 +91,26 @@ class Navigation(gymnasium.Env[Shown, Reply]):
 
     def floor_map(self) -> FloorMap:
         """The episode's room from above, with the goal marked."""
-        return place_map(self.task.place, self.task.goal)
+        return cached_floor_map(self.task.sim, self.task.goal)
 
     def _begin(self, scene_seed: int, start_seed: int) -> None:
         self.task = self._find_task(scene_seed, start_seed)
-        self.walker = Walker(self.task.place, self.task.start, self.camera, self.limits)
+        self.walker = Walker(self.task.sim, self.task.start, self.camera, self.limits)
         self.distance = self.task.shortest
         self.turn = 0
         self._over = False
 
-    def _find_task(self, scene_seed: int, start_seed: int) -> Task:
+    def _find_task(self, scene_seed: int, start_seed: int) -> NavigationTask:
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            if (task := find_task(self._place(seed), start_seed, self.difficulty, self.questions)) is not None:
+            if (task := find_task(self._simulator(seed), start_seed, self.difficulty, self.questions)) is not None:
                 return task
         raise EnvError(f"no start {self.difficulty.start_distance} m from a goal in {ATTEMPTS} scenes: widen the range")
 
-    def _place(self, seed: int) -> Place:
+    def _simulator(self, seed: int) -> Simulator:
         if self.scenes is None:
-            return generated_place(seed, self.style)
-        return recorded_place(self.scenes[seed % len(self.scenes)])
+            return generated_simulator(seed, self.style)
+        return recorded_simulator(self.scenes[seed % len(self.scenes)])
 
     def _move(self, action: Reply) -> tuple[bool, str]:
         """Whether it collided, and why the action could not be read if so."""
@@ -138,7 +138,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
             "max_turns": self.max_turns,
             "question": self.task.question,
             "goal": self.task.label,
-            "scene_id": self.task.place.scene.id,
+            "scene_id": self.task.sim.scene.id,
             "question_id": self.task.question_id,
         }
 

@@ -19,10 +19,18 @@ import gymnasium
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, Pose, clamp
-from lookact.envs.rooms.places import Place, Walker, generated_place, place_map, random_pose, recorded_place, roomy
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.coverage import Coverage
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import (
+    Simulator,
+    Walker,
+    cached_floor_map,
+    generated_simulator,
+    random_pose,
+    recorded_simulator,
+    uncrowded_cells,
+)
 from lookact.envs.rooms.vsi import Question, format_prompt
 from lookact.envs.rooms.wordings import TYPES
 from lookact.errors import ConfigError, EnvError, ParseError
@@ -37,9 +45,9 @@ PROMPT_LENGTH = 2048
 
 @dataclass(frozen=True, eq=False)
 class Inquiry:
-    """A question with the place it is about and where the looking starts."""
+    """A question with the sim it is about and where the looking starts."""
 
-    place: Place
+    sim: Simulator
     question: Question
     start: Pose
 
@@ -85,8 +93,8 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         """Options `scene_seed` (with `rows`: the row) and `start_seed` (question and start) win over `seed`."""
         super().reset(seed=seed)
         self.inquiry = self._find_inquiry(*episode_seeds(self, seed, options))
-        self.walker = Walker(self.inquiry.place, self.inquiry.start, self.camera, self.limits)
-        self.seen = Coverage(self.inquiry.question, tuple(box.label for box in self.inquiry.place.scene.boxes))
+        self.walker = Walker(self.inquiry.sim, self.inquiry.start, self.camera, self.limits)
+        self.seen = Coverage(self.inquiry.question, tuple(box.label for box in self.inquiry.sim.scene.boxes))
         self.seen.add(self.walker.view)
         self.turn = 0
         self._over = False
@@ -114,7 +122,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
     def floor_map(self) -> FloorMap:
         """The episode's room from above."""
-        return place_map(self.inquiry.place)
+        return cached_floor_map(self.inquiry.sim)
 
     def _respond(self, action: Reply) -> dict[str, Any]:
         """Carry the action out; what changed in the info."""
@@ -134,13 +142,13 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
     def _find_inquiry(self, scene_seed: int, start_seed: int) -> Inquiry:
         if self.rows is not None:
             question, folder = self.rows[scene_seed % len(self.rows)]
-            place = recorded_place(folder)
-            return Inquiry(place, question, random_pose(place, numpy_rng(start_seed, "start"), roomy(place.space)))
+            sim = recorded_simulator(folder)
+            return Inquiry(sim, question, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            place = generated_place(seed, self.style)
-            if (drawn := draw_question(place, start_seed, self.types)) is not None:
-                return Inquiry(place, drawn, random_pose(place, numpy_rng(start_seed, "start"), roomy(place.space)))
+            sim = generated_simulator(seed, self.style)
+            if (drawn := draw_question(sim, start_seed, self.types)) is not None:
+                return Inquiry(sim, drawn, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
 
     def _shown(self, info: Mapping[str, Any]) -> Shown:
@@ -158,7 +166,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
             "ground_truth": question.ground_truth,
             "question_type": question.question_type,
             "question_id": f"{question.scene_name}_{question.question_type}_{question.id}",
-            "scene_id": self.inquiry.place.scene.id,
+            "scene_id": self.inquiry.sim.scene.id,
             "collided": False,
             "collisions": self.walker.collisions,
             "path_length": self.walker.path_length,
@@ -172,10 +180,10 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
 
 @lru_cache(maxsize=256)
-def draw_question(place: Place, seed: int, types: tuple[str, ...]) -> Question | None:
-    """A question of a type that `seed` draws among those that fit the place, or None if none does."""
+def draw_question(sim: Simulator, seed: int, types: tuple[str, ...]) -> Question | None:
+    """A question of a type that `seed` draws among those that fit the sim, or None if none does."""
     for index in numpy_rng(seed, "type").permutation(len(types)):
-        drawn = ask(place.scene, seed=derive(seed, "question"), types=(types[index],), per_type=1)
+        drawn = ask(sim.scene, seed=derive(seed, "question"), types=(types[index],), per_type=1)
         if drawn:
             return drawn[0]
     return None

@@ -8,8 +8,8 @@ from lookact.envs.rooms.experts.demonstrate import demonstrate, random_reply
 from lookact.envs.rooms.experts.navigator import Navigator
 from lookact.envs.rooms.motion import Limits, Pose
 from lookact.envs.rooms.navigation import Navigation
-from lookact.envs.rooms.places import look
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import render_view
 from lookact.text.actions import parse_action, reasoning_of
 
 CAMERA = Camera.square(96)
@@ -20,7 +20,7 @@ REPLY = re.compile(r'[A-Z][a-z ]+\. \{"rotation_angle_degrees": (-?\d+), "forwar
 
 def navigate(place, pose):
     navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
-    return navigator.act(look(place, pose, CAMERA), CALM)
+    return navigator.act(render_view(place, pose, CAMERA), CALM)
 
 
 def test_it_walks_straight_to_what_it_sees(make_place):
@@ -43,8 +43,8 @@ def test_a_goal_behind_is_searched_for_and_not_known(make_place):
 def test_it_remembers_what_is_out_of_view(make_place):
     place = make_place(6.0, 4.0, CHAIR_AHEAD)
     navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
-    navigator.act(look(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA), CALM)
-    reply = navigator.act(look(place, Pose(1.05, 2.05, math.radians(90), 1.2), CAMERA), CALM)
+    navigator.act(render_view(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA), CALM)
+    reply = navigator.act(render_view(place, Pose(1.05, 2.05, math.radians(90), 1.2), CAMERA), CALM)
     assert reasoning_of(reply) == "It is out of view on the right."
     assert parse_action(reply)["rotation_angle_degrees"] == -90
 
@@ -59,7 +59,7 @@ def test_it_walks_around_what_is_in_the_way(make_place):
 def test_after_a_collision_it_tries_another_way(make_place):
     place = make_place(6.0, 4.0, CHAIR_AHEAD)
     navigator = Navigator(0, camera=CAMERA, limits=Limits(), success_distance=1.0)
-    view = look(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA)
+    view = render_view(place, Pose(1.05, 2.05, 0.0, 1.2), CAMERA)
     first = navigator.act(view, CALM)
     assert parse_action(navigator.act(view, {"collided": True})) != parse_action(first)
 

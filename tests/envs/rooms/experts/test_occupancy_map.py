@@ -6,8 +6,8 @@ import pytest
 
 from lookact.envs.rooms.experts.occupancy_map import OccupancyMap, best_move, pixel_points, within
 from lookact.envs.rooms.motion import Limits, Move, Pose, apply_move
-from lookact.envs.rooms.places import look
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import render_view
 from lookact.envs.rooms.space import FreeSpace, cells_of, distance_field
 
 CAMERA = Camera.square(96)
@@ -19,7 +19,7 @@ def looked(make_place):
     place = make_place(6.0, 4.0, {"table": (3.0, 1.5, 1.0, 1.0, 2.0)})
     pose = Pose(1.0, 2.0, 0.0, 1.2)
     seen = OccupancyMap(pose, CAMERA)
-    view = look(place, pose, CAMERA)
+    view = render_view(place, pose, CAMERA)
     seen.add(view)
     return seen, view
 
@@ -51,7 +51,7 @@ def test_solid_open_and_unseen(looked):
 def test_the_last_digits_of_a_depth_change_no_map(make_place, off):
     """Faces on edges of cells, and a top at the height of a step: kinds of CPU differ in what they make of them."""
     place = make_place(6.0, 4.0, {"table": (3.0, 1.5, 1.0, 1.0, 2.0), "chest": (2.0, 0.5, 1.0, 0.5, 0.15)})
-    view = look(place, Pose(1.0, 2.0, 0.0, 1.2), CAMERA)
+    view = render_view(place, Pose(1.0, 2.0, 0.0, 1.2), CAMERA)
     grids = []
     # what was hit is at most off by a few steps of single precision
     for depth in (view.depth, view.depth * np.float32(1 + off / 3)):
@@ -70,7 +70,7 @@ def test_a_metre_away_and_half_a_view_aside_was_not_looked_at_from_wherever_one_
     place = make_place(8.0, 8.0, {})
     first = Pose(4.0, 4.0, yaw, 1.2)
     seen = OccupancyMap(first, CAMERA)
-    seen.add(look(place, first, CAMERA))
+    seen.add(render_view(place, first, CAMERA))
     walked = apply_move(place.space, first, Move(0.0, 1.0)).pose
     assert not seen._viewed(walked, walked.yaw)
     turned = apply_move(place.space, first, Move(45.0, 0.0)).pose
@@ -92,7 +92,7 @@ def test_it_turns_where_it_has_not_looked_until_it_has_looked_everywhere(make_pl
     seen = OccupancyMap(pose, CAMERA)
     rotations = []
     for _ in range(5):
-        seen.add(look(place, pose, CAMERA))
+        seen.add(render_view(place, pose, CAMERA))
         rotation = seen.unexplored_rotation(pose)
         if rotation is None:
             break

@@ -4,8 +4,8 @@ import pytest
 from lookact.envs.rooms.experts.demonstrate import demonstrate
 from lookact.envs.rooms.experts.vqa_expert import VQAExpert
 from lookact.envs.rooms.motion import Limits, Pose
-from lookact.envs.rooms.places import look
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import render_view
 from lookact.envs.rooms.spatial_vqa import SpatialVQA
 from lookact.envs.rooms.vsi import Question
 from lookact.text.actions import parse_move_or_answer
@@ -19,7 +19,7 @@ COUNT = Question(0, "mine", "s", "object_counting", "How many beds? Count each b
 
 def reply(place, pose, question, turn):
     looker = VQAExpert(question, tuple(TWO), camera=CAMERA, limits=Limits())
-    return looker.act(look(place, pose, CAMERA), {"collided": False, "turn": turn, "max_turns": 6})
+    return looker.act(render_view(place, pose, CAMERA), {"collided": False, "turn": turn, "max_turns": 6})
 
 
 def test_it_answers_once_it_has_seen_everything_named(make_place):
@@ -29,7 +29,9 @@ def test_it_answers_once_it_has_seen_everything_named(make_place):
     assert half.endswith('{"rotation_angle_degrees": 90, "forward_meters": 0.0}')
     looker = VQAExpert(DISTANCE, tuple(TWO), camera=CAMERA, limits=Limits())
     for yaw in (0.0, np.pi):
-        last = looker.act(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 1, "max_turns": 6})
+        last = looker.act(
+            render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 1, "max_turns": 6}
+        )
     assert last == 'The bed is 2.5 m on the left. I have seen enough. {"answer": "4.5"}'
 
 
@@ -42,7 +44,7 @@ def test_it_tells_how_many_are_new_and_how_far_the_room_goes(make_place):
     place = make_place(6.0, 4.0, TWO)
     looker = VQAExpert(COUNT, tuple(TWO), camera=CAMERA, limits=Limits())
     told = [
-        looker.act(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 0, "max_turns": 6})
+        looker.act(render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 0, "max_turns": 6})
         for yaw in (0.0, np.pi, np.pi)
     ]
     assert [text.split(".")[0] for text in told] == ["0 new", "1 new", "0 new"]

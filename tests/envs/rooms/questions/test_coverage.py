@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from lookact.envs.rooms.motion import Move, Pose, apply_move
-from lookact.envs.rooms.places import look
 from lookact.envs.rooms.questions.coverage import Coverage, named_boxes, visible_boxes
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import render_view
 from lookact.envs.rooms.spatial_vqa import SpatialVQA
 from lookact.envs.rooms.vsi import Question
 
@@ -24,7 +24,7 @@ def test_the_share_grows_with_each_thing_that_comes_into_view(make_place):
     seen = Coverage(BOTH, tuple(TWO))
     assert seen.share == 0.0
     for yaw, share in ((0.0, 0.5), (0.0, 0.5), (np.pi, 1.0)):
-        view = look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA)
+        view = render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA)
         assert visible_boxes(view) == ({0} if yaw == 0.0 else {1})
         seen.add(view)
         assert seen.share == share
@@ -33,7 +33,7 @@ def test_the_share_grows_with_each_thing_that_comes_into_view(make_place):
 def test_a_question_about_the_room_counts_quarters_of_the_circle(make_place):
     place, seen = make_place(6.0, 4.0, {}), Coverage(ROOM, ())
     for yaw, share in ((0.1, 0.25), (0.2, 0.25), (1.7, 0.5), (-0.1, 0.75), (-3.0, 1.0)):
-        seen.add(look(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA))
+        seen.add(render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA))
         assert seen.share == share
 
 
@@ -43,7 +43,7 @@ def test_four_quarter_turns_see_the_whole_circle(make_place, start, turn):
     place, seen = make_place(6.0, 4.0, {}), Coverage(ROOM, ())
     pose = Pose(3.0, 2.0, start, 1.2)
     for quarter in range(1, 5):
-        seen.add(look(place, pose, CAMERA))
+        seen.add(render_view(place, pose, CAMERA))
         assert seen.share == quarter / 4
         pose = apply_move(place.space, pose, Move(turn, 0.0)).pose
 

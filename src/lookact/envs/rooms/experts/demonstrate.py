@@ -17,7 +17,7 @@ from lookact.envs.rooms.experts.occupancy_map import FORWARD_STEP, TURN_STEP
 from lookact.envs.rooms.experts.vqa_expert import VQAExpert
 from lookact.envs.rooms.motion import Limits, Move
 from lookact.envs.rooms.navigation import Navigation
-from lookact.envs.rooms.places import View
+from lookact.envs.rooms.simulator import View
 from lookact.envs.rooms.spatial_vqa import SpatialVQA
 from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
@@ -50,38 +50,38 @@ class Expert(Protocol):
 def demonstrate(
     env: gymnasium.Env[Any, Any], seed: int, options: Mapping[str, Any] | None = None, *, noise: float = 0.0
 ) -> list[Demonstration]:
-    """An expert's episode in either walking environment.
+    """An expert's episode in either room environment.
 
     With probability `noise` a turn's move is replaced by a random one; answers stay as they are.
     """
-    world = env.unwrapped
-    if not isinstance(world, Navigation | SpatialVQA):
-        raise EnvError(f"no expert for {type(world).__name__}: give a Navigation or SpatialVQA environment")
-    observe = navigation.observe if isinstance(world, Navigation) else spatial_vqa.observe
+    base = env.unwrapped
+    if not isinstance(base, Navigation | SpatialVQA):
+        raise EnvError(f"no expert for {type(base).__name__}: give a Navigation or SpatialVQA environment")
+    observe = navigation.observe if isinstance(base, Navigation) else spatial_vqa.observe
     shown, info = env.reset(seed=seed, options=dict(options or {}))
-    expert = expert_for(world)
+    expert = expert_for(base)
     rng = numpy_rng(seed, "noise")
     turns: list[Demonstration] = []
     while not turns or not (turns[-1].terminated or turns[-1].truncated):
         observation = observe(shown, info)
-        label = executed = expert.act(world.walker.view, info)
+        label = executed = expert.act(base.walker.view, info)
         if rng.random() < noise and MOVE_KEYS[0] in label:
-            executed = label[: label.index("{")] + random_move(rng, world.limits).json()
+            executed = label[: label.index("{")] + random_move(rng, base.limits).json()
         shown, reward, terminated, truncated, info = env.step(executed)
         turns.append(Demonstration(observation, label, executed, float(reward), terminated, truncated, info))
     return turns
 
 
-def expert_for(world: Navigation | SpatialVQA) -> Expert:
+def expert_for(env: Navigation | SpatialVQA) -> Expert:
     """An expert for the episode that an environment has just begun."""
-    if isinstance(world, SpatialVQA):
-        labels = tuple(box.label for box in world.inquiry.place.scene.boxes)
-        return VQAExpert(world.inquiry.question, labels, camera=world.camera, limits=world.limits)
+    if isinstance(env, SpatialVQA):
+        labels = tuple(box.label for box in env.inquiry.sim.scene.boxes)
+        return VQAExpert(env.inquiry.question, labels, camera=env.camera, limits=env.limits)
     return Navigator(
-        world.task.goal,
-        camera=world.camera,
-        limits=world.limits,
-        success_distance=world.difficulty.success_distance,
+        env.task.goal,
+        camera=env.camera,
+        limits=env.limits,
+        success_distance=env.difficulty.success_distance,
     )
 
 
@@ -98,8 +98,8 @@ def random_answer(rng: np.random.Generator, options: Sequence[str] | None) -> st
     return json.dumps({ANSWER_KEY: answer})
 
 
-def random_reply(world: Navigation | SpatialVQA, rng: np.random.Generator) -> str:
+def random_reply(env: Navigation | SpatialVQA, rng: np.random.Generator) -> str:
     """Valid JSON and nothing else; questions are answered with probability 1/3, and always in the last turn."""
-    if isinstance(world, SpatialVQA) and (world.turn + 1 >= world.max_turns or rng.random() < 1 / 3):
-        return random_answer(rng, world.inquiry.question.options)
-    return random_move(rng, world.limits).json()
+    if isinstance(env, SpatialVQA) and (env.turn + 1 >= env.max_turns or rng.random() < 1 / 3):
+        return random_answer(rng, env.inquiry.question.options)
+    return random_move(rng, env.limits).json()

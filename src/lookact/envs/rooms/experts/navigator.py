@@ -19,9 +19,9 @@ from lookact.envs.rooms.experts.occupancy_map import (
 )
 from lookact.envs.rooms.experts.sentences import in_view, never_seen, out_of_view
 from lookact.envs.rooms.motion import Limits, Move, Pose, bearing_to
-from lookact.envs.rooms.places import View
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.scene import Array
+from lookact.envs.rooms.simulator import View
 from lookact.envs.rooms.space import distance_field
 
 VISIBLE_SHARE = 0.001

@@ -10,9 +10,9 @@ from scipy import ndimage
 
 from lookact.envs.rooms.motion import Limits, Move, Pose, heading, wrap
 from lookact.envs.rooms.obstacles import STEP
-from lookact.envs.rooms.places import View
 from lookact.envs.rooms.render import Camera, pixel_rays
 from lookact.envs.rooms.scene import Array
+from lookact.envs.rooms.simulator import View
 from lookact.envs.rooms.space import ROUNDING, SINGLE_ROUNDING, FreeSpace, cells_of, distance_field
 
 Mask = NDArray[np.bool_]

@@ -11,10 +11,10 @@ import numpy as np
 from lookact.envs.rooms.experts.occupancy_map import OccupancyMap, explore
 from lookact.envs.rooms.experts.sentences import counted, enough_seen, guessed, located, room_ahead, still_looking
 from lookact.envs.rooms.motion import Limits, Move, bearing_to
-from lookact.envs.rooms.places import View
 from lookact.envs.rooms.questions.coverage import named_boxes, visible_boxes
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.scene import Array, label_text
+from lookact.envs.rooms.simulator import View
 from lookact.envs.rooms.vsi import Question
 from lookact.text.actions import ANSWER_KEY
 

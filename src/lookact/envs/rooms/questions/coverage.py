@@ -8,9 +8,9 @@ import re
 import numpy as np
 
 from lookact.envs.rooms.motion import Pose
-from lookact.envs.rooms.places import View
 from lookact.envs.rooms.questions.facts import BARELY_VISIBLE
 from lookact.envs.rooms.scene import label_text
+from lookact.envs.rooms.simulator import View
 from lookact.envs.rooms.space import ROUNDING
 from lookact.envs.rooms.vsi import Question
 
