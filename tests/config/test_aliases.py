@@ -3,6 +3,7 @@
 import importlib
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import yaml
@@ -16,6 +17,8 @@ from lookact.plots.learning_curve import read_metrics
 from lookact.training.run_files import saved_leaves
 from lookact.viewer.metrics import as_columns
 
+LAST_RELEASE = Path(__file__).with_name("settings-0.1.txt").read_text(encoding="utf-8").splitlines()
+"""A line a recipe: its name, and those of all its settings as they were in 0.1."""
 ROWS = [(recipe, old, new) for recipe, renamed in SETTINGS.items() for old, new in renamed.items()]
 TABLE = {"warm_start.": "sft.", "warm_start.demos": "sft.demonstrations", "learn.blame": "loss.weight", "ray.": ""}
 TABLE |= {"old_flag": "flag", "learn.dead": ""}
@@ -53,6 +56,13 @@ def test_an_alias_leads_to_a_live_setting_and_shadows_none(recipe, old, new):
         assert reached, f"{new} is no setting of {recipe}"
         assert current_setting(recipe, reached[0]) == reached[0], f"{old} leads to {new}, which is an old name itself"
     assert not [name for name in names if f"{name}.".startswith(old + "." * (not old.endswith(".")))], f"{old} lives"
+
+
+@pytest.mark.parametrize("line", LAST_RELEASE, ids=lambda line: line.partition(":")[0])
+def test_every_setting_of_the_last_release_is_live_or_has_an_alias(line):
+    recipe, _, names = line.partition(": ")
+    known = {*live_names(recipe), ""}
+    assert not [name for name in names.split() if current_setting(recipe, name) not in known]
 
 
 def test_a_metric_alias_leads_to_a_name_that_is_no_alias():
