@@ -4,7 +4,7 @@ from torch.distributions import Independent, Normal
 
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
-from lookact.models.actor_critic import ActorCriticOutput, FrozenPolicy, draw, score
+from lookact.models.actor_critic import ActorCriticOutput, FrozenPolicy, ValueHead, draw, score
 from state_policy import StatePolicy
 
 MEAN = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0))
@@ -57,3 +57,17 @@ def test_other_weights_are_refused():
     frozen = FrozenPolicy(policy())
     with pytest.raises(ConfigError, match=r"differs in actor_net\.0\.bias"):
         frozen.load_state_dict({name: x for name, x in frozen.state_dict().items() if name != "actor_net.0.bias"})
+
+
+def test_values_are_zero_until_trained_and_the_policy_gets_no_push() -> None:
+    states = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    for head in (ValueHead(8), ValueHead(8, hidden=4)):
+        values = head(states)
+        assert values.shape == (2, 3)
+        assert not values.any()
+        (gradient,) = torch.autograd.grad((values - 1).square().sum(), states)
+        assert not gradient.any()
+
+
+def test_the_head_works_in_its_own_precision() -> None:
+    assert ValueHead(8)(torch.ones(3, 8, dtype=torch.bfloat16)).dtype == torch.float32

@@ -1,4 +1,4 @@
-"""Actor-critic outputs of control policies: a diagonal Gaussian over actions, and a value."""
+"""Actor-critic outputs of control policies (a diagonal Gaussian over actions, and a value), and the value head."""
 
 from __future__ import annotations
 
@@ -61,6 +61,24 @@ def score(output: ActorCriticOutput, actions: Tensor) -> Scores:
     logprobs = gaussian_logprob(actions, output.mean[:, 0], output.log_std)
     entropy = gaussian_entropy(output.log_std).expand_as(logprobs)
     return Scores(logprobs.unsqueeze(1), entropy.unsqueeze(1), output.values.unsqueeze(1))
+
+
+class ValueHead(nn.Module):
+    """Critic head of token and control policies: hidden states (..., d) -> values (...), zero until trained."""
+
+    def __init__(self, width: int, hidden: int = 0) -> None:
+        """`width` is d; `hidden` > 0 puts a SiLU layer of that width in between."""
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(width, hidden), nn.SiLU()) if hidden else nn.Identity()
+        self.output = nn.Linear(hidden or width, 1)
+        # a fresh critic must not push the policy anywhere
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        # in the head's own precision: a critic in bfloat16 rounds away what it learns
+        values: Tensor = self.output(self.inner(states.to(self.output.weight.dtype)))
+        return values.squeeze(-1)
 
 
 class FrozenPolicy:

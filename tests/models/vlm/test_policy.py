@@ -8,8 +8,8 @@ from transformers import DynamicCache
 
 from lookact.batch import TokenInputs
 from lookact.errors import DataError
+from lookact.models.actor_critic import ValueHead
 from lookact.models.vlm.policy import ChatVLM, fit_image, fits, rope_positions
-from lookact.models.vlm.value_head import ValueHead
 
 
 def stock_logits(chat: ChatVLM, inputs: TokenInputs) -> Tensor:

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from lookact.batch import ControlInputs, Scores, SequenceInputs
-from lookact.models.actor_critic import ActorCriticOutput, ActorOutput, draw, score
+from lookact.models.actor_critic import ActorCriticOutput, ActorOutput, ValueHead, draw, score
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.fusion import Fusion
 from lookact.models.vla.text import TextEncoder
 from lookact.models.vla.vision import VisionEncoder
-from lookact.models.vlm.value_head import ValueHead
 from lookact.seeding import torch_rng
 
 NARROWEST, WIDEST = math.log(0.01), math.log(1.0)

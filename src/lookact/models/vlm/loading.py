@@ -21,9 +21,9 @@ from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer,
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from lookact.errors import ConfigError, DataError
+from lookact.models.actor_critic import ValueHead
 from lookact.models.vlm.policy import ChatVLM, pixel_budget
 from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME
-from lookact.models.vlm.value_head import ValueHead
 
 VALUE_FILE = "value_head.safetensors"
 OUTPUT = "lm_head.weight"

@@ -15,8 +15,8 @@ from transformers.masking_utils import create_causal_mask
 
 from lookact.batch import Scores, TokenInputs
 from lookact.errors import DataError
+from lookact.models.actor_critic import ValueHead
 from lookact.models.vlm.kernels import decoder_layer, pick, vision_features
-from lookact.models.vlm.value_head import ValueHead
 from lookact.ops.logprobs import score_tokens
 from lookact.types import Image
 

@@ -15,9 +15,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from lookact.models.actor_critic import ValueHead
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.text import TextEncoder
-from lookact.models.vlm.value_head import ValueHead
 from lookact.models.world_model.action_head import Actions, ActionSpec
 from lookact.models.world_model.codebook_head import NEIGHBOURS, Foresight, surroundings
 from lookact.models.world_model.experts import SharedAttention, attention_mask
