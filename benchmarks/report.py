@@ -100,7 +100,7 @@ def plain_times(times: Mapping[str, Timing]) -> dict[str, Any]:
     return {side: asdict(timing) for side, timing in times.items()}
 
 
-def spoken_ratio(row: Mapping[str, Any]) -> str:
+def format_ratio(row: Mapping[str, Any]) -> str:
     """A row's ratio with its range over the repetitions."""
     if row["ratio"] is None:
         return ""
@@ -108,7 +108,7 @@ def spoken_ratio(row: Mapping[str, Any]) -> str:
     return f"{row['ratio']:.2f} ({low:.2f} to {high:.2f})"
 
 
-def spoken_aims(row: Mapping[str, Any]) -> str:
+def format_aims(row: Mapping[str, Any]) -> str:
     """Every aim of a row and whether it was met."""
     return "; ".join(f"{aim}: {'met' if met else 'not met'}" for aim, met in zip(row["aims"], row["met"]))
 
@@ -126,13 +126,13 @@ def page(results: Mapping[str, Mapping[str, Any]], *, command: str, commit: str 
         ]
         lines += ["|---|---|---|---|---|---|"]
         for row in result["rows"]:
-            cells = (row["name"], row["ours"], row["against"], spoken_ratio(row), spoken_aims(row), row["memory"])
+            cells = (row["name"], row["ours"], row["against"], format_ratio(row), format_aims(row), row["memory"])
             lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", *(f"- {note}" for note in result["notes"]), f"- {spoken_load(result)}", ""]
+        lines += ["", *(f"- {note}" for note in result["notes"]), f"- {format_load(result)}", ""]
     return "\n".join(lines)
 
 
-def spoken_load(result: Mapping[str, Any]) -> str:
+def format_load(result: Mapping[str, Any]) -> str:
     """How busy the machine was; the bench itself accounts for 1."""
     load, cores = result["load_average"], result["cores"]
     shared = "other jobs ran beside the bench: rerun on a quiet machine" if load > 1.5 else "nothing else ran beside it"

@@ -1,4 +1,4 @@
-from benchmarks.report import Aim, Row, compare, page, plain, spoken_aims, spoken_ratio
+from benchmarks.report import Aim, Row, compare, format_aims, format_ratio, page, plain
 from benchmarks.timing import Timing
 
 
@@ -21,8 +21,8 @@ def test_an_aim_includes_its_lower_bound_and_excludes_its_upper_one():
 def test_a_row_says_its_ratio_and_its_aims():
     row = Row("x", "1 s", "4 s", 4.0, (3.5, 4.5), ("ratio at least 3", "frames/s at least 400"), (True, False))
     told = plain([row], about="a")["rows"][0]
-    assert spoken_ratio(told) == "4.00 (3.50 to 4.50)"
-    assert spoken_aims(told) == "ratio at least 3: met; frames/s at least 400: not met"
+    assert format_ratio(told) == "4.00 (3.50 to 4.50)"
+    assert format_aims(told) == "ratio at least 3: met; frames/s at least 400: not met"
 
 
 def test_the_page_holds_command_commit_and_every_row():

@@ -11,7 +11,7 @@ import pytest
 from lookact.cli import launch as launching
 from lookact.cli.launch import is_launched, launch, prepare_process, to_launch
 
-NOTE = "from lookact.cli.launch import leave_note, is_launched; import os, sys, time; rank = os.environ['RANK']\n"
+NOTE = "from lookact.cli.launch import write_error_file, is_launched; import os, sys, time; rank = os.environ['RANK']\n"
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_every_process_gets_the_words_and_its_rank(script, tmp_path):
 
 @pytest.mark.slow
 def test_a_failed_process_ends_with_its_own_line_and_code(script, capfd):
-    script("if rank == '1': leave_note('lr = -1: set it above 0', 2, ours=True); sys.exit(2)\ntime.sleep(60)")
+    script("if rank == '1': write_error_file('lr = -1: set it above 0', 2, ours=True); sys.exit(2)\ntime.sleep(60)")
     assert failure(capfd) == (2, "lookact: lr = -1: set it above 0\n")
 
 
 @pytest.mark.slow
 def test_the_reason_is_told_and_not_the_connection_lost_to_it(script, capfd):
     script(
-        "leave_note('failed: RuntimeError: connection closed' if rank == '0' else 'disk full', 1, ours=rank == '1')\n"
+        "write_error_file('failed: RuntimeError: connection closed' if rank == '0' else 'disk full', 1, ours=rank == '1')\n"
         "sys.exit(1)"
     )
     # both have failed by the time anyone looks, unless the machine is busy: then only the first is known

@@ -1,6 +1,6 @@
 import json
 
-from lookact.cli.output import clock, show_counts, show_result, spoken_value
+from lookact.cli.output import clock, format_value, show_counts, show_result
 
 REPORT = {"success_rate": 0.25, "spl": 0.2, "turns": 8.0, "episodes": 4, "ci": {"success_rate": [0.1, 0.5]}}
 
@@ -64,6 +64,6 @@ def test_counts_come_with_their_shares(capsys):
 
 
 def test_values_that_are_no_numbers_are_told_as_they_are():
-    assert spoken_value("folder", "a/b") == "a/b"
-    assert spoken_value("greedy", True) == "True"
-    assert spoken_value("success_rate", 1, [0.5, 1.0]) == "100% [50, 100]"
+    assert format_value("folder", "a/b") == "a/b"
+    assert format_value("greedy", True) == "True"
+    assert format_value("success_rate", 1, [0.5, 1.0]) == "100% [50, 100]"

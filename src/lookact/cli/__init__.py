@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lookact.cli.launch import is_launched, leave_note, prepare_process
+from lookact.cli.launch import is_launched, prepare_process, write_error_file
 from lookact.cli.parser import run
 from lookact.errors import ConfigError, DataError, LookActError
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # argparse leaves this way after --help and --version
         return int(stop.code or 0)
     except KeyboardInterrupt:
-        _complain("interrupted; train continues where it was with --auto-resume", 130)
+        _report("interrupted; train continues where it was with --auto-resume", 130)
         return 130
     except BrokenPipeError:
         # whoever read our output has seen enough; the interpreter must not try to flush it again
@@ -38,20 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         code = 2 if isinstance(error, ConfigError | DataError) else 1
-        _complain(_told(error), code, ours=isinstance(error, LookActError))
+        _report(_message(error), code, ours=isinstance(error, LookActError))
         return code
     return 0
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, LookActError):
         return str(error)
     return f"failed: {type(error).__name__}: {error} (--debug shows where)"
 
 
-def _complain(text: str, code: int, *, ours: bool = True) -> None:
+def _report(text: str, code: int, *, ours: bool = True) -> None:
     line = " ".join(text.split())
     if is_launched():
-        leave_note(line, code, ours=ours)
+        write_error_file(line, code, ours=ours)
     else:
         sys.stderr.write(f"lookact: {line}\n")

@@ -51,17 +51,17 @@ def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from benchmarks.report import spoken_aims, spoken_load, spoken_ratio
+    from benchmarks.report import format_aims, format_load, format_ratio
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAVY)
     for heading in ("measured", "LookAct", "against", "ratio", "aim", "memory"):
         table.add_column(heading)
     for row in measured["rows"]:
-        table.add_row(row["name"], row["ours"], row["against"], spoken_ratio(row), spoken_aims(row), row["memory"])
+        table.add_row(row["name"], row["ours"], row["against"], format_ratio(row), format_aims(row), row["memory"])
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
     with console.capture() as text:
         console.print(table)
-        for note in (*measured["notes"], spoken_load(measured)):
+        for note in (*measured["notes"], format_load(measured)):
             console.print(f"- {note}")
     say(text.get().rstrip("\n"))
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from lookact.cli.output import say, show_counts
-from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, helped, load_settings, prepare
+from lookact.cli.parser import Arguments, Parser, positive_int
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -22,10 +22,10 @@ def add_options(parser: Parser) -> None:
     add_recipe_options(parser)
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
-        "--episodes", metavar="N", type=at_least_one, help="how many episodes the folder holds in the end"
+        "--episodes", metavar="N", type=positive_int, help="how many episodes the folder holds in the end"
     )
     count.add_argument(
-        "--demos", metavar="N", type=at_least_one, help="the same, where they are an expert's demonstrations"
+        "--demos", metavar="N", type=positive_int, help="the same, where they are an expert's demonstrations"
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the episodes go")
     parser.add_argument("--checkpoint", metavar="PATH", type=Path, help="who acts (default: the recipe's fresh model)")
@@ -33,7 +33,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    if helped(parser, arguments):
+    if show_help(parser, arguments):
         return
     load_settings(arguments.recipe)
     episodes = arguments.episodes or arguments.demos

@@ -7,7 +7,7 @@ import sys
 
 from lookact.cli.output import say
 from lookact.cli.parser import Arguments, Parser
-from lookact.cli.recipes import add_recipe_options, helped, make_config
+from lookact.cli.recipes import add_recipe_options, make_config, show_help
 from lookact.config import to_mapping, to_yaml
 
 TAKES_SETTINGS = True
@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    if helped(parser, arguments):
+    if show_help(parser, arguments):
         return
     cfg = make_config(arguments, words, parser=parser)
     if arguments.json:

@@ -18,7 +18,7 @@ from lookact.cli.demo_pictures import AFTER, BEFORE, RANDOM, STORES, Pictures
 from lookact.cli.demo_plan import next_commands, own_name, plan_lines
 from lookact.cli.launch import cores
 from lookact.cli.output import say, show_log, show_result
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.cli.recipes import PRESET, load_recipe, load_settings, preset_of
 from lookact.cli.train import train_together
 from lookact.cli.watch import ROOMS, watch
@@ -47,12 +47,12 @@ def add_options(parser: Parser) -> None:
     add(
         "--preset", metavar="NAME", help=f"debug, or {PRESET} at its full length (default: {PRESET} with fewer updates)"
     )
-    add("--processes", metavar="N", type=at_least_one, help="that train together (default: 2, or 1 on a single core)")
+    add("--processes", metavar="N", type=positive_int, help="that train together (default: 2, or 1 on a single core)")
     add("--json", action="store_true", help="print the result as one JSON object")
     add = parser.add_argument_group("watching, without any training").add_argument
     add("--watch", action="store_true", help="a checkpoint acts in rooms it never saw, shown turn by turn")
     add("--checkpoint", metavar="PATH", type=Path, help="which one (default: one that comes with lookact)")
-    add("--episodes", metavar="N", type=at_least_one, help=f"in how many rooms (default: {ROOMS})")
+    add("--episodes", metavar="N", type=positive_int, help=f"in how many rooms (default: {ROOMS})")
     add("--open", action="store_true", help="open the page with these episodes in the browser")
 
 

@@ -69,7 +69,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     show(OK, "base", listed(BASE))
     for name, check in EXTRA_CHECKS.items():
         finding = examine(check)
-        # what is not there is told by its remedy
+        # a missing extra: its remedy says so
         detail = "" if finding == Finding(ABSENT, "not installed", finding.remedy) else finding.detail
         show(finding.state, name, listed(EXTRAS[name].enables), detail, finding.remedy)
 
@@ -89,8 +89,8 @@ def examine(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        return Finding(BROKEN, told[:200], "pip install --force-reinstall lookact, or make clean setup")
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return Finding(BROKEN, text[:200], "pip install --force-reinstall lookact, or make clean setup")
 
 
 def listed(enabled: Sequence[str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lookact.cli.output import say, show_result, write_json
-from lookact.cli.parser import Arguments, Parser, at_least_one
-from lookact.cli.recipes import add_recipe_options, helped, load_settings, prepare
+from lookact.cli.parser import Arguments, Parser, positive_int
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -24,10 +24,10 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--dummy", action="store_true", help="measure a uniformly random policy instead")
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
-        "--episodes", metavar="N", type=at_least_one, default=200, help="how many episodes (default: 200)"
+        "--episodes", metavar="N", type=positive_int, default=200, help="how many episodes (default: 200)"
     )
     count.add_argument(
-        "--max-questions", metavar="N", type=at_least_one, help="the same, where an episode is a question"
+        "--max-questions", metavar="N", type=positive_int, help="the same, where an episode is a question"
     )
     parser.add_argument("--greedy", action="store_true", help="take the likeliest action instead of sampling")
     parser.add_argument("--out", metavar="DIR", type=Path, help="for pictures and episodes (default: runs/RECIPE/eval)")
@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    if helped(parser, arguments):
+    if show_help(parser, arguments):
         return
     load_settings(arguments.recipe)
     if arguments.dummy == (arguments.checkpoint is not None):
@@ -49,13 +49,13 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     )
     if arguments.output:
         write_json(result, arguments.output)
-    show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, {spoken_policy(arguments)}")
+    show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, {policy_title(arguments)}")
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
         say(f" in the browser: lookact view {folder}")
 
 
-def spoken_policy(arguments: Arguments) -> str:
+def policy_title(arguments: Arguments) -> str:
     """Who was measured, and how it chose."""
     if arguments.dummy:
         return "random policy"

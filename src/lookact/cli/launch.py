@@ -47,7 +47,7 @@ def launch(words: Sequence[str], processes: int) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    _hush_launcher()
+    _silence_launcher()
     handlers = {name: signal.getsignal(name) for name in SIGNALS}
     with tempfile.TemporaryDirectory() as notes:
         config = LaunchConfig(
@@ -86,7 +86,7 @@ def prepare_process() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
-def leave_note(line: str, code: int, *, ours: bool) -> None:
+def write_error_file(line: str, code: int, *, ours: bool) -> None:
     """In a launched process that fails: its one line, for the launcher to say; `ours` is one that we wrote."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if file:
@@ -95,7 +95,7 @@ def leave_note(line: str, code: int, *, ours: bool) -> None:
         Path(file).write_text(json.dumps(note), encoding="utf-8")
 
 
-def _hush_launcher() -> None:
+def _silence_launcher() -> None:
     """What it logs is of itself alone: a failed process tells its own reason."""
     for name in list(logging.root.manager.loggerDict):
         # each has a level of its own

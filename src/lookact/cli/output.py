@@ -67,7 +67,7 @@ def show_log() -> None:
     handler.name = "screen"
     package.addHandler(handler)
     package.setLevel(logging.INFO)
-    _hush_transformers()
+    _silence_transformers()
 
 
 def write_json(result: Mapping[str, Any], path: Path) -> None:
@@ -102,7 +102,7 @@ def show_settings(leaves: Iterable[Setting], *, title: str) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def _hush_transformers() -> None:
+def _silence_transformers() -> None:
     """Its bars for reading and writing weights tear ours; those of downloads stay."""
     if "transformers" in sys.modules:
         from huggingface_hub.utils.tqdm import enable_progress_bars
@@ -137,7 +137,7 @@ def show_report(result: Mapping[str, Any], *, title: str) -> None:
     table.show_header = any(columns)
     last = None
     for measure, kind in rows:
-        name = "" if measure == last else spoken_name(measure)
+        name = "" if measure == last else display_name(measure)
         values = [cells.get((column, (measure, kind)), "") for column in columns]
         table.add_row(name, *([kind] if kinds else []), *values)
         last = measure
@@ -153,12 +153,12 @@ def show_counts(result: Mapping[str, Any], *, title: str) -> None:
     table.add_column("", justify="right", overflow="fold")
     for name, value in result.items():
         if not isinstance(value, Mapping):
-            table.add_row(spoken_name(name), "", spoken_value(name, value))
+            table.add_row(display_name(name), "", format_value(name, value))
     for name, counts in result.items():
         if isinstance(counts, Mapping):
             total = max(1, sum(counts.values()))
             for number, (kind, count) in enumerate(counts.items()):
-                table.add_row("" if number else spoken_name(name), kind, f"{count} ({count / total:.0%})")
+                table.add_row("" if number else display_name(name), kind, f"{count} ({count / total:.0%})")
     show_table(table, title)
 
 
@@ -183,22 +183,22 @@ def show_table(table: Table, title: str, *, note: str = "") -> None:
     say("\n".join(line.rstrip() for line in text.get().rstrip("\n").split("\n")))
 
 
-def spoken_name(name: str) -> str:
+def display_name(name: str) -> str:
     return NAMES.get(name, name.removesuffix("_rate").replace("_", " "))
 
 
-def spoken_value(name: str, value: Any, interval: Sequence[float] | None = None) -> str:
+def format_value(name: str, value: Any, interval: Sequence[float] | None = None) -> str:
     """A rate in percent, another number with a digit or two, and its interval if it has one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     scale, digits = (100, 0) if name.endswith("_rate") else (1, 2 if abs(value) < 1 else 1)
-    told = (
+    text = (
         str(value)
         if isinstance(value, int) and scale == 1
         else f"{scale * value:.{digits}f}{'%' if scale == 100 else ''}"
     )
     ends = ", ".join(f"{scale * end:.{digits}f}" for end in interval or ())
-    return f"{told} [{ends}]" if ends else told
+    return f"{text} [{ends}]" if ends else text
 
 
 def show_seconds(seconds: Mapping[str, float]) -> None:
@@ -222,16 +222,16 @@ def _cells(result: Mapping[str, Any]) -> dict[tuple[str, Row], str]:
             if name != INTERVALS and not isinstance(value, Mapping):
                 interval = report.get(INTERVALS, {}).get(name)
                 unit = f"{name}_rate" if path and path[-1] in RATES else name
-                cells[column, (name, kind)] = spoken_value(unit, value, interval)
+                cells[column, (name, kind)] = format_value(unit, value, interval)
     return cells
 
 
 def _joined(cells: Mapping[tuple[str, Row], str]) -> dict[tuple[str, Row], str]:
     """A plain value that is the same for all kinds, as a count of episodes is, needs one row only."""
-    told: dict[str, set[str]] = {}
+    shown: dict[str, set[str]] = {}
     for (_, (measure, _)), cell in cells.items():
-        told.setdefault(measure, set()).add(cell)
-    same = {measure for measure, values in told.items() if len(values) == 1 and "[" not in next(iter(values))}
+        shown.setdefault(measure, set()).add(cell)
+    same = {measure for measure, values in shown.items() if len(values) == 1 and "[" not in next(iter(values))}
     return {
         (column, (measure, "" if measure in same else kind)): cell for (column, (measure, kind)), cell in cells.items()
     }

@@ -71,7 +71,7 @@ def option_names(parser: Parser) -> list[str]:
     return sorted(set(re.findall(r"(?<![\w-])--[\w-]+", parser.format_help())))
 
 
-def at_least_one(text: str) -> int:
+def positive_int(text: str) -> int:
     """An argparse type: a whole number from 1 on."""
     try:
         number = int(text)

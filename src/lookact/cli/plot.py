@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookact.cli.output import say
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ def add_options(parser: Parser) -> None:
     curve.add_argument("--key", metavar="K", help=f"what to draw (default: eval/{SUCCESS}, or {SUCCESS} of a CSV)")
     curve.add_argument("--mark", metavar="NAME=Y", type=mark, action="append", default=[], help="a horizontal line")
     curve.add_argument(
-        "--window", metavar="N", type=at_least_one, default=1, help="average each curve over its last N points"
+        "--window", metavar="N", type=positive_int, default=1, help="average each curve over its last N points"
     )
     curve.add_argument("--x-label", metavar="T", default="step", help="(default: step)")
     curve.add_argument("--y-label", metavar="T", help="(default: the metric's name)")
@@ -41,7 +41,7 @@ def add_options(parser: Parser) -> None:
         "judge", help="how often a judge was right, by how far scores differ", allow_abbrev=False
     )
     judge.add_argument("log", metavar="FILE", type=Path, help="a vlm_query_log.csv")
-    judge.add_argument("--bins", metavar="N", type=at_least_one, default=5, help="how many bars (default: 5)")
+    judge.add_argument("--bins", metavar="N", type=positive_int, default=5, help="how many bars (default: 5)")
     judge.add_argument("--equal-width", action="store_true", help="bars of equal width, not of equally many pairs")
     for name, action in {"curve": curve, "judge": judge}.items():
         picture = Path(f"{name}.png")

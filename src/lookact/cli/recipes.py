@@ -55,7 +55,7 @@ def recipe_name(word: str) -> str:
     return FOLDERS.get(word, word)
 
 
-def helped(parser: Parser, arguments: Arguments) -> bool:
+def show_help(parser: Parser, arguments: Arguments) -> bool:
     """Whether help was asked for, and given."""
     if arguments.help:
         parser.print_help()
@@ -191,12 +191,12 @@ def trained_by(path: Path, asked: str) -> str | None:
         if parent.name in RECIPES:
             return parent.name
     saved = saved_config(path)
-    if saved is None or takes(asked, saved):
+    if saved is None or has_settings_of(asked, saved):
         return None
-    return next((name for name in RECIPES if takes(name, saved)), None)
+    return next((name for name in RECIPES if has_settings_of(name, saved)), None)
 
 
-def takes(recipe: str, saved: Path) -> bool:
+def has_settings_of(recipe: str, saved: Path) -> bool:
     """Whether a recipe has all groups of settings that a config file names."""
     try:
         content = yaml.safe_load(saved.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookact.cli.output import save_picture, say, show_log
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SEED = "seed:"
 def add_options(parser: Parser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     make = actions.add_parser("make", help="write generated rooms as ARKitScenes folders", allow_abbrev=False)
-    make.add_argument("--count", metavar="N", type=at_least_one, default=1, help="how many rooms (default: 1)")
+    make.add_argument("--count", metavar="N", type=positive_int, default=1, help="how many rooms (default: 1)")
     make.add_argument("--seed", metavar="S", type=int, default=0, help="the first room's seed (default: 0)")
     make.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder for the rooms")
     show = actions.add_parser("show", help="draw a room's map with its labels and path", allow_abbrev=False)
@@ -33,7 +33,7 @@ def add_options(parser: Parser) -> None:
         "--out", metavar="FILE", type=Path, default=Path("map.png"), help="the picture (default: map.png)"
     )
     sheet = actions.add_parser("sheet", help="draw views and maps of several rooms on one sheet", allow_abbrev=False)
-    sheet.add_argument("--count", metavar="N", type=at_least_one, default=6, help="how many rooms (default: 6)")
+    sheet.add_argument("--count", metavar="N", type=positive_int, default=6, help="how many rooms (default: 6)")
     sheet.add_argument("--seed", metavar="S", type=int, default=0, help="the first room's seed (default: 0)")
     sheet.add_argument("--out", metavar="FILE", type=Path, default=Path("sheet.png"), help="(default: sheet.png)")
     check = actions.add_parser("check", help="name every damaged or missing file of scene folders", allow_abbrev=False)

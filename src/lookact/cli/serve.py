@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from lookact.cli.output import say, show_log
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_options(parser: Parser) -> None:
     add("--device", metavar="D", default="cpu", help="cpu, cuda, cuda:1 or auto (default: cpu)")
     add("--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="(default: float32)")
     add("--quantise", choices=("nf4",), help="4-bit weights")
-    number: Any = {"metavar": "N", "type": at_least_one}
+    number: Any = {"metavar": "N", "type": positive_int}
     add("--min-image-tokens", **number, help="smaller images grow to as many cells of 32x32 pixels")
     add("--max-image-tokens", **number, help="larger images shrink to as many cells of 32x32 pixels")
     add("--max-context", **number, default=8192, help="tokens of prompt and reply (default: 8192)")

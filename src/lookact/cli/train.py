@@ -10,17 +10,17 @@ from typing import Any
 
 from lookact.cli.launch import is_launched, launch, to_launch
 from lookact.cli.output import SECONDS, is_first, say, show_log, show_result, write_json
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.cli.recipes import (
     PRESET,
     add_recipe_options,
     check_start,
     existing,
-    helped,
     load_recipe,
     load_settings,
     make_config,
     refuse_foreign,
+    show_help,
 )
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
@@ -52,7 +52,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--name", metavar="N", help="the run's name (default: PRESET-seedSEED, or FILE-seedSEED)")
     parser.add_argument(
-        "--processes", metavar="N", type=at_least_one, default=1, help="that train together, one thread each on a CPU"
+        "--processes", metavar="N", type=positive_int, default=1, help="that train together, one thread each on a CPU"
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument("--resume", metavar="PATH", type=Path, help="continue from this checkpoint or run folder")
@@ -64,7 +64,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
-    if helped(parser, arguments):
+    if show_help(parser, arguments):
         return
     load_settings(arguments.recipe)
     resume = existing(arguments.resume, "checkpoint")

@@ -1,7 +1,7 @@
 """Show runs and episodes in the browser: curves, results, settings, pictures, and episodes turn by turn.
 
 FOLDER holds runs, or is one run, or a folder of episodes that lookact collect wrote. The page is served to this machine
-alone and only reads; runs under way grow before your eyes. --out writes one file with everything in it instead.
+alone and only reads; runs under way are followed live. --out writes one file with everything in it instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import webbrowser
 from pathlib import Path
 
 from lookact.cli.output import say
-from lookact.cli.parser import Arguments, Parser, at_least_one
+from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.errors import ConfigError
 
 EXAMPLES = (
@@ -34,7 +34,7 @@ def add_options(parser: Parser) -> None:
     add("--port", metavar="P", type=int, help=f"0 takes a free one (default: {PORT}, or the next that is free)")
     add("--open", action="store_true", help="open the browser")
     add("--out", metavar="FILE", type=Path, help="write one HTML file that needs no server and no network")
-    add("--max-mb", metavar="N", type=at_least_one, default=25, help="how large that file may grow (default: 25)")
+    add("--max-mb", metavar="N", type=positive_int, default=25, help="how large that file may grow (default: 25)")
     add("--tokenizer", metavar="PATH", type=Path, help="a checkpoint whose tokenizer reads the episodes' tokens")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lookact
-from lookact.cli.output import say, show_log, spoken_value
+from lookact.cli.output import format_value, say, show_log
 from lookact.cli.parser import Arguments
 from lookact.cli.recipes import PRESET, existing, load_settings
 from lookact.cli.view import write_page
@@ -107,7 +107,7 @@ def on_record(checkpoint: Path) -> str:
     if not path.is_file():
         return ""
     reports = json.loads(path.read_text(encoding="utf-8"))
-    mine, chance = (spoken_value("success_rate", reports[name]["success_rate"]) for name in ("greedy", "random"))
+    mine, chance = (format_value("success_rate", reports[name]["success_rate"]) for name in ("greedy", "random"))
     return f" (on record: {mine} of {reports['greedy']['episodes']} rooms, a random policy {chance})"
 
 
