@@ -42,13 +42,13 @@ def test_a_failed_process_ends_with_its_own_line_and_code(script, capfd):
 @pytest.mark.slow
 def test_the_reason_is_told_and_not_the_connection_lost_to_it(script, capfd):
     script(
-        "write_error_file('failed: RuntimeError: connection closed' if rank == '0' else 'disk full', 1, ours=rank == '1')\n"
+        "write_error_file('failed: RuntimeError: closed' if rank == '0' else 'disk full', 1, ours=rank == '1')\n"
         "sys.exit(1)"
     )
     # both have failed by the time anyone looks, unless the machine is busy: then only the first is known
     code, line = failure(capfd)
     assert code == 1
-    assert line in ("lookact: disk full\n", "lookact: failed: RuntimeError: connection closed\n")
+    assert line in ("lookact: disk full\n", "lookact: failed: RuntimeError: closed\n")
 
 
 def test_the_note_of_our_own_error_comes_first(capfd):
