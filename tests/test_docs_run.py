@@ -52,11 +52,11 @@ SMALLER = {
     "--judge.teaching.lessons 32 --judge.teaching.epochs 1 --world.horizon 20 --feedback.total 12 "
     "--feedback.session 6 --feedback.every 1 --model.epochs 2 --learn.episodes 4 --learn.random 1 --learn.wander 1 "
     "--learn.rows 16 --learn.after_reset 4 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
-    "world-duel": "--world.rows 2 --world.steps_per_episode 8 --model.width 32 --model.layers 1 --tokens.steps 2 "
-    "--tokens.batch 16 --teacher.episodes 4 --teacher.steps 1 --teacher.batch 2 --teacher.bptt_length 4 "
-    "--student.steps 1 --adversarial.steps 1 --adversarial.episodes 2 --adversarial.world_updates 1 "
-    "--adversarial.random_batch 2 --adversarial.explorer_batch 2 --evaluation.times 1 --evaluation.episodes 2 "
-    "--evaluation.ahead 2",
+    "world-duel": "--env.num_envs 2 --env.steps_per_episode 8 --model.width 32 --model.layers 1 "
+    "--tokenizer.gradient_steps 2 --tokenizer.batch_size 16 --teacher.episodes 4 --teacher.iterations 1 "
+    "--teacher.batch_size 2 --teacher.bptt_length 4 --student.iterations 1 --adversarial.iterations 1 "
+    "--adversarial.episodes 2 --adversarial.world_model_updates 1 --adversarial.random_batch_size 2 "
+    "--adversarial.explorer_batch_size 2 --evaluation.per_phase 1 --evaluation.episodes 2 --evaluation.horizon 2",
 }
 
 PROGRAMS = {

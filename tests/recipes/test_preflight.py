@@ -101,8 +101,8 @@ def test_what_runs_here_passes(recipe, preset):
             "--model.action_head flow",
             "phase all needs exact log-probs: set model.action_head to gaussian",
         ),
-        ("world-duel", "--tokens.scales 1,2", "pictures of 32 pixels need rising ones that end in 4"),
-        ("world-duel", "--world.image_size 30", "world.image_size = 30: give a multiple of 8"),
+        ("world-duel", "--tokenizer.scales 1,2", "images of 32 pixels need rising ones that end in 4"),
+        ("world-duel", "--env.image_size 30", "env.image_size = 30: give a multiple of 8"),
         ("world-duel", "--model.train_gen_expert_only --model.freeze_gen_expert", "drop freeze_gen_expert"),
         ("world-duel", "--model.width 33", "model.width = 33: give a multiple of the 2 heads"),
     ],
@@ -121,7 +121,7 @@ def test_what_could_not_work_is_refused(recipe, words, line):
     ("vla-ppo", "imageio_ffmpeg", ""),
     ("pref-sac", "uvicorn", ""),
     ("pref-sac", "metaworld", "--world.task door-close-v3"),
-    ("world-duel", "mani_skill", "--world.env maniskill"),
+    ("world-duel", "mani_skill", "--env.name maniskill"),
 ])  # fmt: skip
 def test_a_missing_package_is_told_with_what_installs_it(recipe, package, words, monkeypatch):
     def without(module):
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_another_kind_is_refused(recipe, line, tmp_path):
         ("vqa-ppo", "--critic.backbone=separate", "critic.backbone shared, not separate"),
         ("vla-ppo", "--model.vision.hidden=96", "model.vision.hidden 32, not 96"),
         ("pref-sac", "--learn.hidden=8,8", "learn.hidden [16], not [8, 8]"),
-        ("world-duel", "--tokens.codes=32", "tokens.codes 16, not 32"),
+        ("world-duel", "--tokenizer.codebook_size=32", "tokenizer.codebook_size 16, not 32"),
     ],
 )
 def test_a_run_whose_weights_would_not_fit_is_not_gone_on_from(recipe, word, line, tmp_path):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from lookact.envs.testbeds.memory_curtain import Hidden
+from lookact.envs.testbeds.memory_curtain import MemoryCurtain
 from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.rollout.recording import record
 
@@ -10,12 +10,12 @@ def plan(row, episode):
 
 
 def test_a_recording_holds_one_frame_more_than_actions():
-    worlds = InlineVectorEnv(lambda: Hidden(image_size=16, max_steps=9), 3)
+    envs = InlineVectorEnv(lambda: MemoryCurtain(image_size=16, max_steps=9), 3)
     actions = np.zeros((3, 7, 8), np.float32)
-    made = record(worlds, actions, plan)
+    made = record(envs, actions, plan)
     assert made.wrist.shape == (3, 8, 16, 16, 3)
-    assert made.counts.all()
-    alone = Hidden(image_size=16, max_steps=9)
+    assert made.mask.all()
+    alone = MemoryCurtain(image_size=16, max_steps=9)
     first, _ = alone.reset(seed=2)
     assert np.array_equal(made.wrist[2, 0], first["wrist"])
     # open at 0 and 6
@@ -25,6 +25,6 @@ def test_a_recording_holds_one_frame_more_than_actions():
 
 
 def test_what_follows_an_end_does_not_count():
-    worlds = InlineVectorEnv(lambda: Hidden(image_size=16, max_steps=4), 2)
-    made = record(worlds, np.zeros((2, 6, 8), np.float32), plan)
-    assert made.counts.tolist() == [[True] * 3 + [False] * 3] * 2
+    envs = InlineVectorEnv(lambda: MemoryCurtain(image_size=16, max_steps=4), 2)
+    made = record(envs, np.zeros((2, 6, 8), np.float32), plan)
+    assert made.mask.tolist() == [[True] * 3 + [False] * 3] * 2

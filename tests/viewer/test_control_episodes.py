@@ -88,7 +88,7 @@ def recording(first):
         state=shades[..., None].astype(np.float32),
         actions=shades[:, :STEPS, None].astype(np.float32) / 8,
         texts=np.array(["reach the red cube", "reach the blue cube"]),
-        counts=np.array([[True, True, True], [True, True, False]]),
+        mask=np.array([[True, True, True], [True, True, False]]),
     )
 
 

@@ -1,7 +1,4 @@
-"""Episodes of one length side by side, for models that look at many steps at once: time comes after the row.
-
-A recording holds what the cameras saw; sequences hold frames as tokens, small enough to keep by the thousand.
-"""
+"""Batches of episodes of equal length, (b, t, ...): recordings hold frames, token sequences hold their VQ ids."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from lookact.errors import DataError
 
 @dataclass(frozen=True)
 class Recording:
-    """What b environments showed and were told to do in t steps."""
+    """Observations and actions of b environments over t steps."""
 
     wrist: NDArray[np.uint8]
     """(b, t + 1, h, w, 3), as is head."""
@@ -32,8 +29,8 @@ class Recording:
     """(b, t, a)"""
     texts: NDArray[np.str_]
     """(b,) instructions."""
-    counts: NDArray[np.bool_]
-    """(b, t) False on steps that did not happen, because the world broke down."""
+    mask: NDArray[np.bool_]
+    """(b, t) False on steps that did not happen, because the environment failed."""
 
     def save(self, path: Path) -> None:
         """Write all of it, or nothing, to an npz file."""
@@ -48,14 +45,17 @@ def load_recording(path: Path) -> Recording:
     """The recording that an npz file holds."""
     try:
         with np.load(path, allow_pickle=False) as parts:
-            return Recording(**{field.name: parts[field.name] for field in fields(Recording)})
+            # recordings of version 0.1 name the mask `counts`
+            names = {field.name: field.name for field in fields(Recording)}
+            names |= {"mask": "counts"} if "counts" in parts else {}
+            return Recording(**{name: parts[stored] for name, stored in names.items()})
     except (OSError, ValueError, KeyError, BadZipFile) as error:
         raise DataError(f"{path} is no whole recording: remove it, it is made again ({error})") from error
 
 
 @dataclass(frozen=True)
-class Sequences:
-    """The same with frames as tokens."""
+class TokenSequences:
+    """Recordings with VQ ids in place of frames, small enough to keep by the thousand."""
 
     wrist: Tensor
     """(b, t + 1, n) ids, as is head."""
@@ -68,50 +68,52 @@ class Sequences:
     """(b, t, a)"""
     text_ids: Tensor
     """(b, l)"""
-    counts: Tensor
+    mask: Tensor
     """(b, t)"""
 
     def __len__(self) -> int:
         return len(self.actions)
 
-    def __getitem__(self, rows: slice | Tensor | list[int]) -> Sequences:
-        return Sequences(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def __getitem__(self, rows: slice | Tensor | list[int]) -> TokenSequences:
+        return TokenSequences(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
     def steps(self) -> int:
         return self.actions.shape[1]
 
 
-def join(parts: Sequence[Sequences]) -> Sequences:
-    """The rows of all of them, one below the other."""
-    return Sequences(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Sequences)))
+def concat(parts: Sequence[TokenSequences]) -> TokenSequences:
+    """The rows of all of them."""
+    return TokenSequences(
+        *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(TokenSequences))
+    )
 
 
 class SequenceReplay:
-    """The sequences of the last `capacity` additions."""
+    """Replay buffer of the token sequences of the last `capacity` additions."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.parts: list[Sequences] = []
+        self.parts: list[TokenSequences] = []
 
-    def add(self, sequences: Sequences) -> None:
+    def add(self, sequences: TokenSequences) -> None:
         self.parts = [*self.parts, sequences][-self.capacity :]
 
-    def all(self) -> Sequences:
-        """Everything kept, the oldest first."""
+    def all(self) -> TokenSequences:
+        """All sequences, the oldest first."""
         if not self.parts:
-            raise DataError("a replay that holds nothing was asked for it: add sequences first")
-        return join(self.parts)
+            raise DataError("the replay buffer is empty: add sequences first")
+        return concat(self.parts)
 
     def state_dict(self) -> dict[str, Any]:
         return {"parts": [{field.name: getattr(part, field.name) for field in fields(part)} for part in self.parts]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.parts = [Sequences(**part) for part in state["parts"]]
+        self.parts = [TokenSequences(**part) for part in state["parts"]]
 
 
-def pairs(frames: Tensor, actions: Tensor, times: Tensor, *, length: int, stride: int) -> tuple[Tensor, Tensor]:
-    """At each of `times` (k,) the last `length` pairs of a frame and the action on it, `stride` steps apart.
+def stack_history(frames: Tensor, actions: Tensor, times: Tensor, *, length: int, stride: int) -> tuple[Tensor, Tensor]:
+    """Frame and action histories: at each of `times` (k,) the last `length` (frame, action) pairs, `stride` apart.
 
     frames: (b, t + 1, ...) to (b, k, length, ...); actions: (b, t, a) to (b, k, length, a); the newest pair is the
     frame of that time and the action taken on it. Before an episode's first step stand its first frame and zeros.
@@ -119,5 +121,4 @@ def pairs(frames: Tensor, actions: Tensor, times: Tensor, *, length: int, stride
     steps = times[:, None] - stride * torch.arange(length - 1, -1, -1)
     before = steps < 0
     known = steps.clamp(min=0)
-    done = actions[:, known].masked_fill(before[None, :, :, None], 0.0)
-    return frames[:, known], done
+    return frames[:, known], actions[:, known].masked_fill(before[None, :, :, None], 0.0)

@@ -26,4 +26,6 @@ register(id="lookact/Navigation-v0", entry_point="lookact.envs.rooms.navigation:
 register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.rooms.spatial_vqa:SpatialVQA")
 register(id="lookact/Tabletop-v0", entry_point="lookact.envs.tabletop.env:Tabletop")
 register(id="lookact/ManiSkill-v0", entry_point="lookact.envs.maniskill.env:ManiSkillTable")
-register(id="lookact/Hidden-v0", entry_point="lookact.envs.testbeds.memory_curtain:Hidden")
+register(id="lookact/MemoryCurtain-v0", entry_point="lookact.envs.testbeds.memory_curtain:MemoryCurtain")
+# the id of version 0.1
+register(id="lookact/Hidden-v0", entry_point="lookact.envs.testbeds.memory_curtain:MemoryCurtain")

@@ -1,4 +1,4 @@
-"""Rewards for going where a model is unsure or where few have been: constants, without gradient."""
+"""Intrinsic rewards: token entropy, ensemble disagreement, memory divergence, k-NN novelty; without gradient."""
 
 from __future__ import annotations
 

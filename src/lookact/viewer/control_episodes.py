@@ -93,7 +93,7 @@ class RecordedEpisodes:
         held = _recording(path, path.stat().st_mtime_ns) if path and row.isdigit() else None
         if held is None or int(row) >= len(held.actions):
             raise DataError(f"no episode {id} in this folder")
-        at, steps = int(row), int(held.counts[int(row)].sum())
+        at, steps = int(row), int(held.mask[int(row)].sum())
         frames = {"wrist": held.wrist[at, :steps], "head": held.head[at, :steps]}
         return Demonstration(str(held.texts[at]), frames, held.state[at, :steps], held.actions[at, :steps])
 
@@ -144,7 +144,7 @@ def _recorded_rows(path: Path, changed: int) -> list[Row]:
         _check_unpacked(path)
         with np.load(path, allow_pickle=False) as parts:
             # the frames stay where they are: only what is asked for is read
-            texts, counts = parts["texts"], parts["counts"]
+            texts, counts = parts["texts"], parts["mask" if "mask" in parts else "counts"]
         lengths = counts.sum(axis=1)
     except BROKEN:
         return []

@@ -19,7 +19,7 @@ SPARKS = 48
 """Points of the small curve beside a run's name."""
 HEADLINES = (
     *("eval/success_rate", "eval/score", "eval/token_accuracy", "eval/episode_return", "eval/return"),
-    *("rollout/success_rate", "rollout/score", "rollout/episode_return", "rollout/return", "world/accuracy"),
+    *("rollout/success_rate", "rollout/score", "rollout/episode_return", "rollout/return", "world/token_accuracy"),
 )
 """What a run is told by, the first that it has."""
 Columns = dict[str, list[float | None]]

@@ -1,7 +1,7 @@
 import numpy as np
 
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.testbeds.noisy_tv import BEYOND, NoisyTV, noise_seen
+from lookact.envs.testbeds.noisy_tv import NOISE_FROM, NoisyTV, noise_in_view
 
 
 def make():
@@ -21,7 +21,7 @@ def test_noise_fills_a_quarter_of_the_view_on_one_side_only():
         assert np.array_equal(one["wrist"][8:], other["wrist"][8:])
         assert np.array_equal(one["head"], other["head"])
         disturbed = not np.array_equal(one["wrist"], other["wrist"])
-        assert disturbed == bool(noise_seen(one["state"])) == bool(one["state"][9] > BEYOND)
+        assert disturbed == bool(noise_in_view(one["state"])) == bool(one["state"][9] > NOISE_FROM)
         seen.add(disturbed)
     assert seen == {True, False}
     noisy.close()

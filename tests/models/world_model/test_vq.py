@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lookact.errors import ConfigError
-from lookact.models.world_model.vq import MultiScaleVQ, VQSpec, psnr, to_frames, to_planes
+from lookact.models.world_model.vq import MultiScaleVQ, VQSpec, denormalise_frames, normalise_frames, psnr
 from lookact.seeding import torch_rng
 
 SPEC = VQSpec(image_size=16, width=16, latent=4, scales=(1, 2), codes=8)
@@ -23,7 +23,7 @@ def fitted(steps=100):
         vq = MultiScaleVQ(SPEC)
     optimizer = torch.optim.AdamW(vq.parameters(), lr=3e-3)
     for step in range(steps):
-        loss, _ = vq.learn(pictures(16, step), generator=torch_rng(step, "codes"))
+        loss, _ = vq.loss(pictures(16, step), generator=torch_rng(step, "codes"))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -32,7 +32,7 @@ def fitted(steps=100):
 
 def test_frames_and_planes_are_inverse():
     frames = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16, 1).expand(-1, -1, -1, 3)
-    assert to_frames(to_planes(frames)).equal(frames)
+    assert denormalise_frames(normalise_frames(frames)).equal(frames)
 
 
 def test_psnr_by_hand():
@@ -51,7 +51,7 @@ def test_it_learns_to_describe_frames_it_never_saw():
     average = unseen.float().mean(dim=0).to(torch.uint8).expand_as(unseen)
     assert known > psnr(average, unseen).mean() + 2
     # the coarse scale alone tells less
-    assert psnr(to_frames(vq.decoder(vq.features(ids, 1))), unseen).mean() < known
+    assert psnr(denormalise_frames(vq.decoder(vq.features(ids, 1))), unseen).mean() < known
 
 
 def test_features_add_up_over_scales_and_queries_know_the_coarser_ones_only():
@@ -59,9 +59,9 @@ def test_features_add_up_over_scales_and_queries_know_the_coarser_ones_only():
     ids = vq.encode(pictures(3))
     changed = ids.clone()
     changed[:, 1:] = (changed[:, 1:] + 1) % SPEC.codes
-    assert vq.queries(ids).equal(vq.queries(changed))
+    assert vq.coarse_features(ids).equal(vq.coarse_features(changed))
     other = (ids + 1) % SPEC.codes
-    assert not vq.queries(ids).equal(vq.queries(other))
+    assert not vq.coarse_features(ids).equal(vq.coarse_features(other))
     first = vq.features(ids, 1)
     # one cell of the first scale covers the whole map
     torch.testing.assert_close(first, vq.codebooks[0][ids[:, 0]][:, :, None, None].expand_as(first))
@@ -71,7 +71,7 @@ def test_what_is_expected_is_the_mean_entry():
     vq = fitted(2)
     ids = vq.encode(pictures(3))
     certain = torch.nn.functional.one_hot(ids, SPEC.codes).float()
-    entries = torch.cat([book[part] for book, part in zip(vq.codebooks, vq.split(ids))], dim=1)
+    entries = torch.cat([book[part] for book, part in zip(vq.codebooks, vq.split_scales(ids))], dim=1)
     torch.testing.assert_close(vq.expected(certain), entries)
     halves = vq.expected((certain + certain.roll(1, 0)) / 2)
     torch.testing.assert_close(halves, (entries + entries.roll(1, 0)) / 2)
@@ -81,7 +81,7 @@ def test_codebooks_move_to_the_running_mean_of_their_cells():
     vq = MultiScaleVQ(SPEC, decay=0.5)
     vq.codebooks[0], vq.counts[0] = torch.zeros(8, 4), torch.full((8,), 2.0)
     cells = torch.tensor([[4.0, 0, 0, 0]] * 2)
-    vq._follow(0, cells, torch.tensor([3, 3]), torch_rng(0, "dead"))
+    vq._update_codebook(0, cells, torch.tensor([3, 3]), torch_rng(0, "dead"))
     # half of a count of 2 at zero, half of a count of 2 at 4
     assert vq.codebooks[0][3].tolist() == [2.0, 0, 0, 0]
     assert vq.counts[0][3] == 2.0
@@ -91,7 +91,7 @@ def test_entries_out_of_use_are_put_onto_the_data():
     vq = MultiScaleVQ(SPEC)
     vq.codebooks[0], vq.counts[0] = torch.full((8, 4), 9.0), torch.zeros(8)
     cells = torch.randn(64, 4, generator=torch_rng(0, "cells"))
-    vq._follow(0, cells, torch.zeros(64, dtype=torch.long), torch_rng(0, "dead"))
+    vq._update_codebook(0, cells, torch.zeros(64, dtype=torch.long), torch_rng(0, "dead"))
     revived = vq.codebooks[0][1:]
     assert all((entry == cells).all(dim=1).any() for entry in revived)
 

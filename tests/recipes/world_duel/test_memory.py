@@ -1,68 +1,76 @@
-"""A thing that is hidden for longer than the history reaches back: who has a memory foresees it, who has none can't."""
+"""An object hidden for longer than the image history: predicted with memory, not without."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from lookact.recipes.world_duel.config import PRESETS, Model, Tokens, World
-from lookact.recipes.world_duel.data import record_random, tokenise
-from lookact.recipes.world_duel.model import learn_tokens, open_world
-from lookact.recipes.world_duel.update import Learner, learn_film, remember_all, scenes, to_film
+from lookact.algorithms.world_model import encode_sequences, fit_tokenizer, inputs_at, run_memory, tokenise
+from lookact.recipes.world_duel.config import PRESETS, EnvConfig, ModelConfig, TokenizerConfig
+from lookact.recipes.world_duel.data import open_state, record_random
+from lookact.recipes.world_duel.train import fit_world_model
 from lookact.seeding import numpy_rng
-from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
+from lookact.training.optim import build_adamw, set_learning_rate
 
 OPENS, ROWS, EPISODES = 6, 64, 1024
 CONFIG = replace(
     PRESETS["debug"],
-    world=World(env="hidden", image_size=16, rows=ROWS, steps_per_episode=OPENS + 1),
-    model=Model(width=32, layers=1, heads=2, memory=64, members=1),
-    tokens=Tokens(codes=32, latent=8, width=16, scales=(1, 2), steps=300, batch=64),
+    env=EnvConfig(name="memory_curtain", image_size=16, num_envs=ROWS, steps_per_episode=OPENS + 1),
+    model=ModelConfig(width=32, layers=1, heads=2, memory=64, ensemble_size=1),
+    tokenizer=TokenizerConfig(
+        codebook_size=32, latent_dim=8, width=16, scales=(1, 2), gradient_steps=300, batch_size=64
+    ),
 )
 
 
-def taught(cfg, folder, steps, *, rows=ROWS, episodes=EPISODES, lr=5e-3):
+def fitted(cfg, folder, steps, *, rows=ROWS, episodes=EPISODES, lr=5e-3):
     """A world model after so many batches of so many rows, of episodes that show two openings each."""
-    world = open_world(cfg)
-    recordings = record_random(cfg.world, folder, seed=0, split="random", episodes=episodes)
+    cfg = replace(cfg, teacher=replace(cfg.teacher, bptt_length=OPENS + 1))
+    state = open_state(cfg, None)
+    world_model, vq = state.world_model, cfg.tokenizer
+    recordings = record_random(cfg.env, folder, seed=0, split="random", episodes=episodes)
     # the curtain is mostly drawn: tokens are learned from frames of which most are not
     shown = [replace(one, wrist=one.wrist[:, [0, 1]], head=one.wrist[:, [0, OPENS]]) for one in recordings]
-    learn_tokens(world, shown, cfg, folder / "tokens")
-    sequences = tokenise(world, recordings)
-    learner = Learner(build_adamw({"world": world}, lr=lr), NonFiniteGuard(), 1.0)
+    size = {"steps": vq.gradient_steps, "batch_size": vq.batch_size}
+    fit_tokenizer(world_model, shown, folder / "tokens", lr=vq.lr, seed=cfg.seed, **size)
+    sequences = tokenise(world_model, recordings)
+    optimizer = build_adamw({"world_model": world_model}, lr=lr)
+    state = replace(state, world_model_optimizer=optimizer)
     for step in range(steps):
-        set_learning_rate(learner.optimizer, step + 1, total=steps, schedule="cosine", floor=0.02)
+        set_learning_rate(optimizer, step + 1, total=steps, schedule="cosine", floor=0.02)
         batch = torch.from_numpy(numpy_rng(0, "rows", step).choice(episodes, rows, replace=False))
-        learn_film(
-            world, to_film(world, sequences[batch]), torch.zeros(rows, dtype=torch.long), learner,
-            length=OPENS + 1, stride=1, sequential=True, action_weight=0.0, seed=step,
-        )  # fmt: skip
-    return world
+        encoded = encode_sequences(world_model, sequences[batch])
+        fit_world_model(state, encoded, torch.zeros(rows, dtype=torch.long), cfg, step)
+    return world_model
 
 
-def foreseen_opening(world, cfg, folder, *, blank=False):
-    """Share of held-out tokens imagined right one step before the curtain opens for the second time."""
-    unseen = to_film(world, tokenise(world, record_random(cfg.world, folder, seed=0, split="held", episodes=ROWS)))
+def opening_accuracy(world_model, cfg, folder, *, reset_each_step=False):
+    """Share of held-out tokens predicted one step before the curtain opens for the second time."""
+    unseen = encode_sequences(
+        world_model, tokenise(world_model, record_random(cfg.env, folder, seed=0, split="held", episodes=ROWS))
+    )
     now = torch.tensor([OPENS - 1])
-    scene, action = scenes(world, unseen, now, remember_all(world, unseen, blank=blank)[:, now], stride=1)
-    return float((world.imagine(scene, action) == unseen.ids[:, OPENS]).float().mean())
+    inputs, action = inputs_at(
+        world_model, unseen, now, run_memory(world_model, unseen, reset_each_step=reset_each_step)[:, now], stride=1
+    )
+    return float((world_model.generate(inputs, action) == unseen.ids[:, OPENS]).float().mean())
 
 
 @pytest.mark.slow
-def test_after_a_short_lesson_already_memory_foresees_more_of_what_is_hidden(tmp_path):
+def test_a_short_training_with_memory_predicts_more_of_what_is_hidden(tmp_path):
     short = {"steps": 200, "rows": 32, "episodes": 256, "lr": 1e-2}
-    remembering = replace(CONFIG, tokens=replace(CONFIG.tokens, codes=16, steps=120))
+    remembering = replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, codebook_size=16, gradient_steps=120))
     forgetful = replace(remembering, model=replace(CONFIG.model, memory=0))
-    world = taught(remembering, tmp_path, **short)
-    found = foreseen_opening(world, remembering, tmp_path)
-    assert found > foreseen_opening(taught(forgetful, tmp_path, **short), forgetful, tmp_path) + 0.15
-    assert found > foreseen_opening(world, remembering, tmp_path, blank=True) + 0.15
+    world_model = fitted(remembering, tmp_path, **short)
+    found = opening_accuracy(world_model, remembering, tmp_path)
+    assert found > opening_accuracy(fitted(forgetful, tmp_path, **short), forgetful, tmp_path) + 0.15
+    assert found > opening_accuracy(world_model, remembering, tmp_path, reset_each_step=True) + 0.15
 
 
 @pytest.mark.learn
-def test_only_memory_foresees_what_is_hidden(tmp_path):
+def test_only_memory_predicts_what_is_hidden(tmp_path):
     forgetful = replace(CONFIG, model=replace(CONFIG.model, memory=0))
-    without = foreseen_opening(taught(forgetful, tmp_path, 150), forgetful, tmp_path)
-    remembering = foreseen_opening(taught(CONFIG, tmp_path, 400), CONFIG, tmp_path)
+    without = opening_accuracy(fitted(forgetful, tmp_path, 150), forgetful, tmp_path)
+    remembering = opening_accuracy(fitted(CONFIG, tmp_path, 400), CONFIG, tmp_path)
     assert remembering > 0.9
     assert without < 0.5

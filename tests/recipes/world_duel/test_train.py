@@ -8,17 +8,16 @@ from lookact.config import check, to_mapping
 from lookact.data.episode_store import EpisodeStore
 from lookact.errors import ConfigError, DataError
 from lookact.recipes.world_duel import train as world_duel
-from lookact.recipes.world_duel.config import PRESETS, World
-from lookact.recipes.world_duel.phases import is_due, phase_at, planned
+from lookact.recipes.world_duel.config import PRESETS, EnvConfig, is_due, phase_at, planned
 from lookact.recipes.world_duel.train import collect, evaluate, main
 from lookact.training.run import open_run
 
 DEBUG = PRESETS["debug"]
 SHORT = replace(
     DEBUG,
-    world=World(env="hidden", rows=2, steps_per_episode=6),
-    teacher=replace(DEBUG.teacher, episodes=4, bptt_length=3, batch=2),
-    evaluation=replace(DEBUG.evaluation, times=2, episodes=2, ahead=2, starts=1),
+    env=EnvConfig(name="memory_curtain", num_envs=2, steps_per_episode=6),
+    teacher=replace(DEBUG.teacher, episodes=4, bptt_length=3, batch_size=2),
+    evaluation=replace(DEBUG.evaluation, per_phase=2, episodes=2, horizon=2, horizon_starts=1),
 )
 
 
@@ -30,7 +29,7 @@ def told(folder, name="metrics.jsonl"):
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_within_their_bounds(name):
     cfg = check(PRESETS[name])
-    assert cfg.world.image_size == 8 * cfg.tokens.scales[-1]
+    assert cfg.env.image_size == 8 * cfg.tokenizer.scales[-1]
 
 
 def test_phases_follow_one_another():
@@ -62,20 +61,25 @@ def test_a_phase_without_what_it_needs_is_refused(train, changes, reason):
 def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     result = train(main, DEBUG)
     assert set(result) == {"teacher", "student", "adversarial"}
-    assert {"token_accuracy", "psnr", "copy_accuracy", "frequent_accuracy", "ahead", "no_memory", "ci"} <= result[
+    assert {"token_accuracy", "psnr", "copy_accuracy", "majority_accuracy", "open_loop", "no_memory", "ci"} <= result[
         "teacher"
     ].keys()
     assert {
         "student_error",
         "random_error",
         "random_error_ratio",
-        "matched_picture_error_ratio",
+        "matched_image_error_ratio",
         "student_cells",
     } <= result["student"]["explorer"].keys()
     run = tmp_path / "run"
     for file in ("checkpoint-6/model.safetensors", "checkpoint-6/student/model.safetensors",
                  "samples/episode_2.png", "videos/episode_6.mp4", "warm_start/model.safetensors"):  # fmt: skip
         assert (run / file).stat().st_size > 0
+    lines = told(run, "episode_metrics.jsonl")
+    # gradients in every phase; the explorer and the world model each take steps of their own in the last
+    assert all(line["optim/grad_norm"] > 0 for line in lines)
+    assert all(line["optim/steps"] >= 1 for line in lines if line["phase"] != "teacher")
+    assert all(line["loss/world_model"] > 0 for line in lines if line["phase"] != "student")
     assert [line["phase"] for line in told(run, "episode_metrics.jsonl")] == ["teacher"] * 2 + ["student"] * 2 + [
         "adversarial"
     ] * 2
@@ -88,8 +92,8 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     for folder in (run / "episodes/step-000006-adversarial", tmp_path / "episodes"):
         episode = next(EpisodeStore(folder).episodes())
         cameras = [list(turn.observation.images) for turn in episode.turns]
-        assert cameras == [["wrist", "head"]] + [["wrist", "head", "foreseen"]] * 7
-        # what a fresh world model can't foresee surprises it
+        assert cameras == [["wrist", "head"]] + [["wrist", "head", "predicted"]] * 7
+        # a fresh world model is surprised
         assert episode.total_reward > 0
         assert (episode.id, episode.truncated) == ("explorer-0000", True)
     found = collect(DEBUG, checkpoint=run / "checkpoint-6", episodes=4, out=tmp_path / "found")
@@ -109,10 +113,10 @@ def unbroken(tmp_path_factory):
 def test_a_run_killed_in_any_phase_and_resumed_ends_as_an_unbroken_one(
     train, tmp_path, monkeypatch, unbroken, killed_at, kept_in
 ):
-    def kill(players, data, cfg, run, phase, step, work=world_duel.report_on):
-        if step == killed_at:
+    def kill(*parts, work=world_duel.report_on):
+        if parts[-1] == killed_at:
             raise KeyboardInterrupt
-        return work(players, data, cfg, run, phase, step)
+        return work(*parts)
 
     with monkeypatch.context() as patched:
         patched.setattr(world_duel, "report_on", kill)
@@ -142,7 +146,7 @@ def test_phases_by_themselves_take_what_the_others_left(train, tmp_path):
     result = train(main, cfg, "duel")
     assert set(result) == {"adversarial"}
     moved = load_file(tmp_path / "duel" / "checkpoint-2" / "model.safetensors")
-    assert not moved["place_query"].equal(frozen["place_query"])
+    assert not moved["pos_query"].equal(frozen["pos_query"])
     assert moved["vq.codebooks"].equal(frozen["vq.codebooks"])
 
 
@@ -164,5 +168,5 @@ def test_the_dummy_guesses_and_copies(tmp_path):
     assert report["token_accuracy"] == 1 / 16
     assert report["psnr"] > 0
     first, second = EpisodeStore(tmp_path / "episodes").episodes()
-    assert (first.total_reward, len(first.turns)) == (0.0, SHORT.world.steps_per_episode)
+    assert (first.total_reward, len(first.turns)) == (0.0, SHORT.env.steps_per_episode)
     assert (first.turns[0].decision.action != second.turns[0].decision.action).any()

@@ -7,11 +7,12 @@ that training never shows: `vision` surfaces, lights and camera, `semantics` wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lookact.envs.tabletop.language import TARGET_NAMES, WORDINGS
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.scene import COLOURS, HEAD_EYE, HEAD_FOVY, HEAD_POINT, SHAPES, SURFACES
 from lookact.errors import EnvError
@@ -212,3 +213,12 @@ def _draw_tool(rng: np.random.Generator, unseen: bool) -> Vector:
         return TOOL_START + rng.uniform([-0.03, -0.03, -0.02], [0.03, 0.03, 0.02])
     side = np.where(rng.random(3) < 0.5, -1.0, 1.0)
     return TOOL_START + side * rng.uniform([0.04, 0.06, 0.03], [0.07, 0.1, 0.05])
+
+
+def instruction_corpus(task: str) -> Iterator[str]:
+    """Every instruction of a task that training may give: a tiny tokenizer is fitted on them."""
+    objects = [f"{c} {s}" for c in COLOURS for s in SHAPES if (c, s) not in HELD_OUT_PAIRS]
+    for wording in WORDINGS[task]:
+        for thing in objects:
+            for colour in COLOURS:
+                yield wording.format(object=thing, target=f"{colour} {TARGET_NAMES.get(task, 'mark')}")

@@ -1,7 +1,7 @@
-"""`lookact/Hidden-v0`: a thing stands behind a curtain that opens now and then, and nothing else ever happens.
+"""Memory testbed `lookact/MemoryCurtain-v0`: an object behind a curtain that opens every few steps.
 
-Who remembers what it was and where it stood foresees each opening; who sees only the last few frames cannot. It shows
-what the table shows (two pictures, a state, an instruction), so that it can stand in for it.
+The next opening can be predicted from memory of the object's colour and place, not from the last few frames.
+Observations have the tabletop's form (two images, a state, an instruction), so that the environments are exchangeable.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ INSTRUCTION = "remember what is behind the curtain"
 STATE_SIZE, ACTION_SIZE = 1, 8
 
 
-class Hidden(gymnasium.Env[Shown, NDArray[np.float32]]):
-    """The curtain is open at the first step and every `period` steps from then on; `state` says how soon again."""
+class MemoryCurtain(gymnasium.Env[Shown, NDArray[np.float32]]):
+    """The curtain is open at the first step and every `period` steps from then on; `state` is the time to the next."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 

@@ -1,7 +1,6 @@
-"""A control for curiosity: where the arm reaches to one side, a patch of pure noise comes into its wrist's view.
+"""Noisy-TV testbed (arXiv:1808.04355): a patch of pure noise in the wrist image while the arm reaches to one side.
 
-Noise can't be foretold, and there is nothing in it to learn: an explorer that is paid for plain uncertainty will stay
-and watch.
+Noise can't be predicted or learned: an explorer rewarded for plain uncertainty stays in front of it.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.seeding import derive, numpy_rng
 
 TOOL_SIDE = 9
-"""Where in the table's state the tool's sideways position stands."""
-BEYOND = 0.05
-"""Metres to the side from where the noise is seen."""
+"""Index of the tool's lateral position in the state."""
+NOISE_FROM = 0.05
+"""Lateral position, in metres, from which the noise is in view."""
 
 
 class NoisyTV(gymnasium.Env[Shown, NDArray[np.float32]]):
-    """The table, with noise in the upper left quarter of the wrist's picture while `noise_seen` is so."""
+    """The tabletop with noise in the upper left quarter of the wrist image while `noise_in_view`."""
 
     def __init__(self, table: Tabletop) -> None:
         self.table = table
@@ -34,17 +33,17 @@ class NoisyTV(gymnasium.Env[Shown, NDArray[np.float32]]):
         super().reset(seed=seed)
         shown, info = self.table.reset(seed=seed, options=options)
         self._noise = numpy_rng(derive(int(self.np_random.integers(2**62)) if seed is None else seed, "noise"))
-        return self._disturbed(shown), info
+        return self._add_noise(shown), info
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
         shown, reward, terminated, truncated, info = self.table.step(action)
-        return self._disturbed(shown), reward, terminated, truncated, info
+        return self._add_noise(shown), reward, terminated, truncated, info
 
     def close(self) -> None:
         self.table.close()
 
-    def _disturbed(self, shown: Shown) -> Shown:
-        if not noise_seen(shown["state"]):
+    def _add_noise(self, shown: Shown) -> Shown:
+        if not noise_in_view(shown["state"]):
             return shown
         frame = shown["wrist"].copy()
         half = len(frame) // 2
@@ -52,6 +51,6 @@ class NoisyTV(gymnasium.Env[Shown, NDArray[np.float32]]):
         return shown | {"wrist": frame}
 
 
-def noise_seen(state: NDArray[np.float32]) -> Any:
+def noise_in_view(state: NDArray[np.float32]) -> Any:
     """Whether noise is in view, for states (..., s)."""
-    return state[..., TOOL_SIDE] > BEYOND
+    return state[..., TOOL_SIDE] > NOISE_FROM

@@ -1,7 +1,7 @@
-"""A world model as a control policy: it sees through the wrist camera alone and draws actions from a Gaussian.
+"""Explorer: a world model as a control policy, with the wrist camera only and a Gaussian action head.
 
-What it carries from step to step is its memory and its last frames, in one vector: (1, b, memory + frames + 1). The
-last number says whether the episode has begun; where it has not, the present frame stands in for those before it.
+Its carry is the GRU memory and the last frames' features in one vector: (1, b, memory + frames + 1). The last number
+says whether the episode has begun; where it has not, the present frame stands in for those before it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from torch import Tensor, nn
 
 from lookact.batch import ControlInputs
 from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
-from lookact.models.world_model.model import Scene, WorldModel
+from lookact.models.world_model.model import WorldModel, WorldModelInputs
 
-QUIETEST, LOUDEST = -2.5, 0.3
-"""Bounds of the log standard deviation."""
+MIN_LOG_STD, MAX_LOG_STD = -2.5, 0.3
 
 
 @dataclass(frozen=True)
 class ExplorerSpec:
-    """What a rollout must know of an explorer."""
+    """The explorer's inputs and outputs, as a rollout needs them."""
 
     history: int
     action_size: int
@@ -30,29 +29,29 @@ class ExplorerSpec:
 
 
 class Explorer(nn.Module):
-    """Steps of the action expert; frames come in as tokens, seen once."""
+    """Actor-critic on the action expert of `model`; images are VQ ids, each frame encoded once."""
 
     frozen_vision = True
 
-    def __init__(self, world: WorldModel, *, stride: int = 1) -> None:
+    def __init__(self, model: WorldModel, *, stride: int = 1) -> None:
         super().__init__()
-        self.world, self.stride = world, stride
-        self.spec = ExplorerSpec((world.spec.history - 1) * stride, world.spec.action_size)
+        self.model, self.stride = model, stride
+        self.spec = ExplorerSpec((model.spec.history - 1) * stride, model.spec.action_size)
 
     @property
     def device(self) -> torch.device:
-        return self.world.device
+        return self.model.device
 
     @property
     def critic(self) -> nn.Module:
-        return self.world.critic
+        return self.model.critic
 
     def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]:
         """Ids (b, tokens) of each camera's frames (b, h, w, 3)."""
-        return {camera: self.world.vq.encode(frames) for camera, frames in images.items()}
+        return {camera: self.model.vq.encode(frames) for camera, frames in images.items()}
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
-        return self.world.read(texts)
+        return self.model.tokenize(texts)
 
     def start_carry(self, rows: int) -> Tensor:
         """Zeros: no memory, no frame, not begun."""
@@ -65,48 +64,49 @@ class Explorer(nn.Module):
 
     def actor(self, inputs: ControlInputs) -> ActorOutput:
         """Means of a chunk and what to carry on."""
-        scene, carry = self.look(inputs)
-        actions = self.world.actions
-        hidden = self.world.decide(scene, actions.asked(len(inputs.state)))
-        return ActorOutput(actions.mean(hidden), actions.log_std.clamp(QUIETEST, LOUDEST), hidden.mean(dim=1), carry)
+        observed, carry = self.observe(inputs)
+        head = self.model.action_head
+        hidden = self.model.action_hidden(observed, head.query_tokens(len(inputs.state)))
+        log_std = head.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD)
+        return ActorOutput(head.mean(hidden), log_std, hidden.mean(dim=1), carry)
 
     def value(self, critic_features: Tensor) -> Tensor:
-        """Values (b,) of what the expert was thinking."""
-        values: Tensor = self.world.critic(critic_features)
+        """Values (b,) of the critic features."""
+        values: Tensor = self.model.critic(critic_features)
         return values
 
     @torch.no_grad()
-    def look(self, inputs: ControlInputs) -> tuple[Scene, Tensor]:
-        """What is seen and remembered, and the carry after it."""
+    def observe(self, inputs: ControlInputs) -> tuple[WorldModelInputs, Tensor]:
+        """The world model's inputs of the present step, and the carry after it."""
         assert inputs.carry is not None, "an explorer carries a memory: begin with start_carry"
-        world, rows = self.world, len(inputs.state)
+        model, rows = self.model, len(inputs.state)
         sizes = [self._memory_size, self._frames_size, 1]
         memory, frames, begun = torch.split(inputs.carry[0], sizes, dim=1)
-        present = world.features(inputs.images["wrist"])
-        known = torch.where(begun > 0, frames, present.flatten(1).repeat(1, self.spec.history))
-        ring = known.reshape(rows, self.spec.history, *present.shape[1:])
-        done = world.pad(inputs.history)
-        state = world.pad_state(inputs.state)
-        layers = memory.reshape(rows, world.memory.layers, -1).transpose(0, 1).contiguous()
-        remembered, after = world.remember(present[:, None], done[:, -1:], state[:, None], layers)
-        scene = Scene(
+        present = model.features(inputs.images["wrist"])
+        past = torch.where(begun > 0, frames, present.flatten(1).repeat(1, self.spec.history))
+        ring = past.reshape(rows, self.spec.history, *present.shape[1:])
+        actions = model.pad(inputs.history)
+        state = model.pad_state(inputs.state)
+        layers = memory.reshape(rows, model.memory.layers, -1).transpose(0, 1).contiguous()
+        memory_output, after = model.update_memory(present[:, None], actions[:, -1:], state[:, None], layers)
+        observed = WorldModelInputs(
             frames=torch.cat([ring[:, :: self.stride], present[:, None]], dim=1),
-            past=done[:, :: self.stride],
+            past=actions[:, :: self.stride],
             state=state,
-            text=world.words(inputs.text_ids),
-            remembered=remembered[:, 0],
+            text=model.encode_text(inputs.text_ids),
+            memory=memory_output[:, 0],
             head=torch.zeros_like(present),
             head_seen=torch.zeros(rows, dtype=torch.bool, device=self.device),
         )
         later = torch.cat([ring[:, 1:], present[:, None]], dim=1).flatten(1)
         carry = torch.cat([after.transpose(0, 1).flatten(1), later, torch.ones_like(begun)], dim=1)
-        return scene, carry[None]
+        return observed, carry[None]
 
     @property
     def _memory_size(self) -> int:
-        return self.world.memory.layers * self.world.memory.hidden
+        return self.model.memory.layers * self.model.memory.hidden
 
     @property
     def _frames_size(self) -> int:
-        spec = self.world.spec.vq
+        spec = self.model.spec.vq
         return self.spec.history * spec.grid**2 * spec.latent

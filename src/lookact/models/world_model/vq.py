@@ -1,8 +1,8 @@
-"""Frames as discrete tokens, coarse to fine: a residual multi-scale VQ autoencoder (arXiv:2404.02905, alg. 1 and 2).
+"""Visual tokenizer: a residual multi-scale VQ autoencoder (VAR, arXiv:2404.02905, alg. 1 and 2).
 
-A frame becomes a small map of features. Each scale describes, with one codebook entry a cell, what the coarser scales
-left unexplained. Codebooks follow the mean of what they are used for (arXiv:1711.00937, app. A), and entries that
-nobody uses are put where the data is.
+A frame is encoded to a small feature map. Each scale quantises, one codebook entry a cell, the residual of the coarser
+scales. Codebooks are exponential moving averages of their cells (arXiv:1711.00937, app. A); dead entries are
+re-initialised from the batch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MultiScaleVQ(nn.Module):
 
     codebooks: Tensor
     counts: Tensor
-    ready: Tensor
+    initialised: Tensor
 
     def __init__(self, spec: VQSpec, *, decay: float = 0.98) -> None:
         super().__init__()
@@ -60,93 +60,93 @@ class MultiScaleVQ(nn.Module):
         shape = (len(spec.scales), spec.codes, spec.latent)
         self.register_buffer("codebooks", torch.zeros(shape))
         self.register_buffer("counts", torch.ones(shape[:2]))
-        self.register_buffer("ready", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("initialised", torch.zeros((), dtype=torch.bool))
 
     @torch.no_grad()
     def encode(self, frames: Tensor) -> Tensor:
         """Ids (b, n) of frames (b, h, w, 3) uint8."""
-        return self._quantise(self.encoder(to_planes(frames)))[1]
+        return self._quantise(self.encoder(normalise_frames(frames)))[1]
 
     @torch.no_grad()
     def decode(self, ids: Tensor) -> Tensor:
         """Frames (b, h, w, 3) uint8 of ids (b, n)."""
-        return to_frames(self.decoder(self.features(ids)))
+        return denormalise_frames(self.decoder(self.features(ids)))
 
     def features(self, ids: Tensor, scales: int | None = None) -> Tensor:
-        """The feature map (b, d, grid, grid) that the first `scales` (all of them if None) scales of ids describe."""
+        """The feature map (b, d, grid, grid) of the first `scales` (None: all) scales of ids."""
         sides = self.spec.scales[:scales]
         total = self.codebooks.new_zeros(len(ids), self.spec.latent, self.spec.grid, self.spec.grid)
-        for scale, part in enumerate(self.split(ids)[: len(sides)]):
-            total = total + self._spread(self.codebooks[scale][part], sides[scale])
+        for scale, part in enumerate(self.split_scales(ids)[: len(sides)]):
+            total = total + self._upsample(self.codebooks[scale][part], sides[scale])
         return total
 
     def expected(self, probabilities: Tensor) -> Tensor:
-        """The mean codebook entry (b, n, d) of each token, by the probabilities (b, n, codes) of all of them."""
-        return torch.cat([part @ book for book, part in zip(self.codebooks, self.split(probabilities))], dim=1)
+        """Expected codebook entry (b, n, d) of each token under probabilities (b, n, codes)."""
+        return torch.cat([part @ book for book, part in zip(self.codebooks, self.split_scales(probabilities))], dim=1)
 
-    def queries(self, ids: Tensor) -> Tensor:
-        """What each token may know (b, n, d): the coarser scales, at its own cells; zeros for the first scale."""
+    def coarse_features(self, ids: Tensor) -> Tensor:
+        """Features (b, n, d) of the coarser scales at each token's cells; zeros for the first scale."""
         parts = [self.codebooks.new_zeros(len(ids), self.spec.scales[0] ** 2, self.spec.latent)]
         for scale, side in enumerate(self.spec.scales[1:], start=1):
             parts.append(_pool(self.features(ids, scale), side))
         return torch.cat(parts, dim=1)
 
-    def learn(self, frames: Tensor, *, generator: torch.Generator, commitment: float = 0.25) -> tuple[Tensor, Metrics]:
-        """Loss of frames (b, h, w, 3) uint8, once the codebooks have followed them."""
-        target = to_planes(frames)
+    def loss(self, frames: Tensor, *, generator: torch.Generator, commitment: float = 0.25) -> tuple[Tensor, Metrics]:
+        """Reconstruction and commitment loss of frames (b, h, w, 3) uint8; updates the codebooks."""
+        target = normalise_frames(frames)
         latent = self.encoder(target)
-        if not self.ready:
-            self._start_codebooks(latent.detach(), generator)
+        if not self.initialised:
+            self._init_codebooks(latent.detach(), generator)
         quantised, _, commit = self._quantise(latent, generator=generator)
-        # the decoder's gradient reaches the encoder as if nothing had been rounded
+        # straight-through: the decoder's gradient reaches the encoder as if nothing had been quantised
         restored = self.decoder(latent + (quantised - latent).detach())
         error = (restored - target).square().mean()
         metrics = {"psnr": psnr_of(error.detach()), "code_perplexity": self.perplexity()}
         return error + commitment * commit, metrics
 
     def _quantise(self, latent: Tensor, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantised map, ids and commitment loss; with `generator` the codebooks learn."""
+        """Quantised map, ids and commitment loss; with `generator` the codebooks are updated."""
         total, commit, found = torch.zeros_like(latent), latent.new_zeros(()), []
         for scale, side in enumerate(self.spec.scales):
             cells = _pool(latent.detach() - total, side)
             ids = torch.cdist(cells, self.codebooks[scale].expand(len(cells), -1, -1)).argmin(dim=-1)
             if generator is not None:
-                self._follow(scale, cells.flatten(0, 1), ids.flatten(), generator)
-            total = total + self._spread(self.codebooks[scale][ids], side)
+                self._update_codebook(scale, cells.flatten(0, 1), ids.flatten(), generator)
+            total = total + self._upsample(self.codebooks[scale][ids], side)
             commit = commit + (latent - total).square().mean()
             found.append(ids)
         return total, torch.cat(found, dim=1), commit
 
-    def _spread(self, cells: Tensor, side: int) -> Tensor:
-        """Cells (b, side², d) over the whole map (b, d, grid, grid)."""
+    def _upsample(self, cells: Tensor, side: int) -> Tensor:
+        """Cells (b, side², d) as a map (b, d, grid, grid)."""
         planes = cells.transpose(1, 2).reshape(len(cells), -1, side, side)
         grid = self.spec.grid
         return planes if side == grid else functional.interpolate(planes, size=(grid, grid), mode="bilinear")
 
-    def split(self, ids: Tensor) -> tuple[Tensor, ...]:
+    def split_scales(self, ids: Tensor) -> tuple[Tensor, ...]:
         """The tokens of each scale, of any (b, n, ...)."""
         return torch.split(ids, [side * side for side in self.spec.scales], dim=1)
 
     @torch.no_grad()
     def perplexity(self) -> Tensor:
-        """How many codebook entries are in use, as the exponential of their entropy, averaged over scales."""
+        """Codebook perplexity: the exponential of the entropy of the entries' use, averaged over scales."""
         shares = self.counts / self.counts.sum(dim=1, keepdim=True)
         return (-torch.xlogy(shares, shares).sum(dim=1)).exp().mean()
 
     @torch.no_grad()
-    def _start_codebooks(self, latent: Tensor, generator: torch.Generator) -> None:
+    def _init_codebooks(self, latent: Tensor, generator: torch.Generator) -> None:
         total = torch.zeros_like(latent)
         for scale, side in enumerate(self.spec.scales):
             cells = _pool(latent - total, side)
-            self.codebooks[scale] = _draw(cells.flatten(0, 1), self.spec.codes, generator)
+            self.codebooks[scale] = _sample_cells(cells.flatten(0, 1), self.spec.codes, generator)
             ids = torch.cdist(cells, self.codebooks[scale].expand(len(cells), -1, -1)).argmin(dim=-1)
-            total = total + self._spread(self.codebooks[scale][ids], side)
+            total = total + self._upsample(self.codebooks[scale][ids], side)
             self.counts[scale] = ids.numel() / self.spec.codes
-        self.ready.fill_(True)
+        self.initialised.fill_(True)
 
     @torch.no_grad()
-    def _follow(self, scale: int, cells: Tensor, ids: Tensor, generator: torch.Generator) -> None:
-        """Move a codebook to the running mean of its cells (m, d), and entries out of use onto cells of this batch."""
+    def _update_codebook(self, scale: int, cells: Tensor, ids: Tensor, generator: torch.Generator) -> None:
+        """EMA of a codebook towards its cells (m, d); dead entries are drawn from cells of this batch."""
         codes = self.spec.codes
         counts = torch.bincount(ids, minlength=codes).to(cells.dtype)
         sums = torch.zeros_like(self.codebooks[scale]).index_add_(0, ids, cells)
@@ -157,16 +157,16 @@ class MultiScaleVQ(nn.Module):
         self.codebooks[scale] = moved / self.counts[scale].clamp(min=1e-6)[:, None]
         dead = self.counts[scale] < 0.02 * len(cells) / codes
         if bool(dead.any()):
-            self.codebooks[scale][dead] = _draw(cells, int(dead.sum()), generator)
+            self.codebooks[scale][dead] = _sample_cells(cells, int(dead.sum()), generator)
             self.counts[scale][dead] = len(cells) / codes
 
 
-def to_planes(frames: Tensor) -> Tensor:
+def normalise_frames(frames: Tensor) -> Tensor:
     """(b, 3, h, w) in [-1, 1] of frames (b, h, w, 3) uint8."""
     return frames.permute(0, 3, 1, 2).float() / 127.5 - 1.0
 
 
-def to_frames(planes: Tensor) -> Tensor:
+def denormalise_frames(planes: Tensor) -> Tensor:
     """(b, h, w, 3) uint8 of planes (b, 3, h, w) in [-1, 1]."""
     return ((planes.clamp(-1, 1) + 1.0) * 127.5).round().to(torch.uint8).permute(0, 2, 3, 1)
 
@@ -178,7 +178,7 @@ def psnr_of(error: Tensor) -> Tensor:
 
 def psnr(first: Tensor, second: Tensor) -> Tensor:
     """Peak signal-to-noise ratio (b,) in decibels between frames (b, h, w, 3) uint8."""
-    return psnr_of((to_planes(first) - to_planes(second)).square().flatten(1).mean(dim=1))
+    return psnr_of((normalise_frames(first) - normalise_frames(second)).square().flatten(1).mean(dim=1))
 
 
 def _pool(planes: Tensor, side: int) -> Tensor:
@@ -186,13 +186,13 @@ def _pool(planes: Tensor, side: int) -> Tensor:
     return functional.adaptive_avg_pool2d(planes, side).flatten(2).transpose(1, 2)
 
 
-def _draw(cells: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _sample_cells(cells: Tensor, count: int, generator: torch.Generator) -> Tensor:
     chosen = torch.randint(len(cells), (count,), generator=generator).to(cells.device)
     return cells[chosen]
 
 
 class Residual(nn.Module):
-    """x + f(x) with two convolutions. Nothing is normalised: how bright a frame is must not get lost."""
+    """x + f(x) with two convolutions; no normalisation, which would lose a frame's brightness."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

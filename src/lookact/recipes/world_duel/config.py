@@ -7,155 +7,153 @@ from typing import Literal
 
 from lookact.config import setting
 from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
-from lookact.envs.testbeds.memory_curtain import ACTION_SIZE as HIDDEN_ACTION
-from lookact.envs.testbeds.memory_curtain import STATE_SIZE as HIDDEN_STATE
+from lookact.envs.testbeds.memory_curtain import ACTION_SIZE as CURTAIN_ACTION
+from lookact.envs.testbeds.memory_curtain import STATE_SIZE as CURTAIN_STATE
+from lookact.errors import ConfigError
 from lookact.models.vlm.sources import TINY
 from lookact.training.settings import PPO
 
 
 @dataclass(frozen=True)
-class World:
-    """Where the arm moves, and how it looks there."""
+class EnvConfig:
+    """The environment and its domain randomisation."""
 
-    env: Literal["tabletop", "maniskill", "hidden", "noisy_tv"] = setting(
-        "tabletop", help="the table in MuJoCo or SAPIEN; a curtain that needs memory; the table with noise on one side"
+    name: Literal["tabletop", "maniskill", "memory_curtain", "noisy_tv"] = setting(
+        "tabletop", help="the tabletop in MuJoCo or SAPIEN, the memory testbed, or the tabletop with a noisy TV"
     )
-    control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="actions move the joints, or the tool")
+    control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="joint or end-effector position deltas")
     image_size: int = setting(32, help="pixels a side, a multiple of 8", least=16)
     steps_per_episode: int = setting(48, help="steps of each environment in an episode", least=2)
-    rows: int = setting(16, help="environments in each process", least=1)
-    workers: int = setting(0, help="processes that they are spread over; 0: none but this one", least=0)
-    scene_reuse: int = setting(2, help="episodes that look alike, one after the other", least=1)
+    num_envs: int = setting(16, help="parallel environments in each process", least=1)
+    workers: int = setting(0, help="worker processes that step them; 0: this process", least=0)
+    scene_reuse: int = setting(2, help="consecutive episodes in the same scene", least=1)
     distractors: int = setting(2, help="further objects on the table", least=0, most=3)
-    appearance: bool = setting(True, help="colours and shapes differ from scene to scene")
-    background: bool = setting(True, help="table, floor and wall differ")
-    light: bool = setting(True, help="lights differ")
-    clutter: bool = setting(True, help="things at the rim that are only seen")
-    camera: bool = setting(False, help="the head camera's place differs")
+    appearance: bool = setting(True, help="randomise colours and shapes")
+    background: bool = setting(True, help="randomise the textures of table, floor and wall")
+    light: bool = setting(True, help="randomise lights")
+    clutter: bool = setting(True, help="objects without collisions at the table's rim")
+    camera: bool = setting(False, help="randomise the head camera's pose")
 
     @property
     def state_size(self) -> int:
-        return HIDDEN_STATE if self.env == "hidden" else STATE_SIZE
+        return CURTAIN_STATE if self.name == "memory_curtain" else STATE_SIZE
 
     @property
     def action_size(self) -> int:
-        return HIDDEN_ACTION if self.env == "hidden" else ACTION_SIZES[self.control]
+        return CURTAIN_ACTION if self.name == "memory_curtain" else ACTION_SIZES[self.control]
 
 
 @dataclass(frozen=True)
-class Model:
-    """The sizes of the world model, which is also the explorer's."""
+class ModelConfig:
+    """The network of the world model and of the explorer."""
 
-    width: int = setting(64, help="of the experts' tokens", least=16)
-    layers: int = setting(2, help="blocks of shared attention", least=1)
-    heads: int = setting(2, help="of attention", least=1)
-    history: int = setting(4, help="frames it is shown, the present one included (n_obs_img_steps)", least=2)
+    width: int = setting(64, help="hidden size of the experts", least=16)
+    layers: int = setting(2, help="transformer blocks", least=1)
+    heads: int = setting(2, help="attention heads", least=1)
+    history: int = setting(4, help="frames of the image history, the present one included (n_obs_img_steps)", least=2)
     stride: int = setting(1, help="steps between them (obs_img_stride)", least=1)
-    memory: int = setting(64, help="width of the GRU memory; 0: none", least=0)
-    memory_layers: int = setting(1, help="of the GRU", least=1)
-    memory_backprop: bool = setting(True, help="learn through the memory")
-    members: int = setting(3, help="heads that foresee apart and may disagree", least=1)
-    chunk_size: int = setting(4, help="actions foretold at once; the first is taken", least=1)
+    memory: int = setting(64, help="hidden size of the GRU memory; 0: none", least=0)
+    memory_layers: int = setting(1, help="GRU layers", least=1)
+    memory_backprop: bool = setting(True, help="gradients through the memory")
+    ensemble_size: int = setting(3, help="codebook heads, whose disagreement is an uncertainty", least=1)
+    action_chunk: int = setting(4, help="action-chunk length; only the first action is executed", least=1)
     action_head: Literal["gaussian", "flow"] = setting("gaussian", help="flow matching has no exact log-prob for PPO")
-    std: float = setting(0.5, help="the Gaussian's standard deviation at first", above=0)
     action_dim: int = setting(32, help="width that actions are padded to", least=8)
     state_dim: int = setting(32, help="width that states are padded to", least=11)
-    text: str = setting(TINY, help="'tiny', or a BERT by name or folder; it is not trained")
-    lora_rank: int = setting(0, help="0 trains the experts' own weights, more trains adapters instead", least=0)
-    lora_alpha: int = setting(32, help="the adapters' scale times their rank", least=1)
-    freeze_vision_encoder: bool = setting(False, help="what merges frames into tokens of understanding stands still")
-    freeze_gen_expert: bool = setting(False, help="so do the generation expert and the memory (always in the student)")
-    train_act_expert_only: bool = setting(False, help="nothing but the action expert and its critic learns")
-    train_gen_expert_only: bool = setting(False, help="nothing but the generation expert and the memory of the teacher")
+    text: str = setting(TINY, help="frozen text encoder: 'tiny', or a BERT by name or folder")
+    lora_rank: int = setting(0, help="rank of LoRA adapters on the experts; 0: full fine-tuning", least=0)
+    lora_alpha: int = setting(32, help="LoRA scale times rank", least=1)
+    freeze_vision_encoder: bool = setting(False, help="freeze the vision projection")
+    freeze_gen_expert: bool = setting(False, help="freeze the generation expert and the memory (always in the student)")
+    train_act_expert_only: bool = setting(False, help="train the action expert and its critic only")
+    train_gen_expert_only: bool = setting(False, help="train the teacher's generation expert and memory only")
     device: str = setting("cpu", help="cpu, cuda or cuda:N")
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """How frames become tokens: a multi-scale VQ autoencoder, trained on what random actions show."""
+class TokenizerConfig:
+    """The VQ tokenizer of frames: a multi-scale VQ autoencoder, fitted on episodes of random actions."""
 
-    codes: int = setting(64, help="entries of each scale's codebook", least=2)
-    latent: int = setting(16, help="features of a cell", least=1)
+    codebook_size: int = setting(64, help="entries of each scale's codebook", least=2)
+    latent_dim: int = setting(16, help="size of a codebook entry", least=1)
     width: int = setting(32, help="channels of the autoencoder", least=8)
-    scales: tuple[int, ...] = setting((1, 2, 4), help="cells a side, coarse to fine; the last times 8 is the picture")
-    steps: int = setting(1000, help="gradient steps", least=1)
-    batch: int = setting(64, help="frames of each", least=1)
+    scales: tuple[int, ...] = setting((1, 2, 4), help="cells a side, coarse to fine; the last times 8 is image_size")
+    gradient_steps: int = setting(1000, help="gradient steps", least=1)
+    batch_size: int = setting(64, help="frames a gradient step", least=1)
     lr: float = setting(3e-3, help="peak learning rate", above=0)
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """How the world model learns."""
+    """Phase teacher: world-model training by truncated BPTT."""
 
-    episodes: int = setting(384, help="recorded with random actions", least=1)
-    steps: int = setting(280, help="batches of episodes", least=0)
-    batch: int = setting(8, help="episodes of each, over all processes", least=2)
-    bptt_length: int = setting(8, help="steps of a window: gradients reach back that far", least=1)
-    sequential_training: bool = setting(True, help="windows in turn with memory carried on; else anywhere")
+    episodes: int = setting(384, help="episodes of random actions to record", least=1)
+    iterations: int = setting(280, help="batches of episodes", least=0)
+    batch_size: int = setting(8, help="episodes a batch, over all processes", least=2)
+    bptt_length: int = setting(8, help="steps of a window of truncated BPTT", least=1)
+    sequential_training: bool = setting(True, help="windows in order with the memory carried on; else random windows")
     lr: float = setting(2e-3, help="peak learning rate", above=0)
-    warmup: int = setting(10, help="steps until the peak", least=0)
-    weight_decay: float = setting(0.01, help="of matrices", least=0)
-    clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
-    head_share: float = setting(0.5, help="share of episodes that show the head camera too", least=0, most=1)
-    action_weight: float = setting(0.0, help="weight of foretelling the actions taken, by flow or Gaussian", least=0)
+    warmup: int = setting(10, help="iterations of linear warm-up", least=0)
+    action_loss_coef: float = setting(
+        0.0, help="weight of cloning the actions taken, by flow matching or Gaussian NLL", least=0
+    )
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """What the explorer is paid for, in units of what random actions earn."""
+    """Intrinsic rewards of the explorer; each term is divided by its mean under random actions."""
 
-    memory_weight: float = setting(0.1, help="for how far a step moves the world model's memory", least=0)
-    uncertainty_weight: float = setting(1.0, help="for the world model's uncertainty about the step's end", least=0)
-    novelty_weight: float = setting(0.2, help="for leading the tool where few steps of the same batch do", least=0)
+    memory_weight: float = setting(0.1, help="weight of the divergence of the world model's memory", least=0)
+    uncertainty_weight: float = setting(1.0, help="weight of the world model's uncertainty", least=0)
+    novelty_weight: float = setting(0.2, help="weight of the k-NN novelty of the tool's position", least=0)
     uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
-        "surprise",
-        help="its tokens' entropy, the nats it erred by, or its members' disagreement, which noise can't buy",
+        "surprise", help="token entropy, NLL of the next frame, or ensemble disagreement (robust to noise)"
     )
 
 
 @dataclass(frozen=True)
 class Student:
-    """How the explorer learns."""
+    """Phase student: the explorer learns by PPO on intrinsic rewards, the world model frozen."""
 
-    steps: int = setting(100, help="episodes of every environment, each followed by PPO", least=0)
-    lr: float = setting(2e-3, help="learning rate of the action expert and of what understands", above=0)
+    iterations: int = setting(100, help="rollouts of one episode in every environment, each followed by PPO", least=0)
+    lr: float = setting(2e-3, help="learning rate of the action and understanding experts", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
     ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy_coef=0.001, max_kl=0.05)
 
 
 @dataclass(frozen=True)
 class Adversarial:
-    """How both learn from each other."""
+    """Phase adversarial: explorer and world model in turn."""
 
-    steps: int = setting(9, help="rounds: the explorer acts and learns, then the world model", least=0)
-    episodes: int = setting(256, help="episodes of random actions recorded anew, beside the teacher's", least=0)
-    world_updates: int = setting(8, help="batches of the world model a round", least=1)
-    random_batch: int = setting(12, help="episodes of random actions in each, over all processes", least=1)
-    explorer_batch: int = setting(4, help="episodes of the explorer's in each, over all processes", least=1)
+    iterations: int = setting(9, help="PPO of the explorer, then updates of the world model", least=0)
+    episodes: int = setting(256, help="further episodes of random actions, beside the teacher's", least=0)
+    world_model_updates: int = setting(8, help="batches of the world model a step", least=1)
+    random_batch_size: int = setting(12, help="episodes of random actions in each, over all processes", least=1)
+    explorer_batch_size: int = setting(4, help="episodes of the explorer in each, over all processes", least=1)
     lr: float = setting(5e-4, help="peak learning rate of the world model", above=0)
-    replay: int = setting(12, help="rounds whose episodes are kept", least=1)
+    replay_size: int = setting(12, help="steps whose explorer episodes are kept in the replay buffer", least=1)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """On scenes that training never shows."""
+    """On scenes that are not trained on."""
 
-    times: int = setting(2, help="evaluations of each phase, each followed by a checkpoint", least=1)
-    episodes: int = setting(32, help="held-out random episodes", least=1)
+    per_phase: int = setting(2, help="evaluations a phase, each followed by a checkpoint", least=1)
+    episodes: int = setting(32, help="held-out episodes of random actions", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
-    ahead: int = setting(4, help="steps foreseen without seeing", least=1)
-    starts: int = setting(3, help="places in an episode to foresee them from", least=1)
+    horizon: int = setting(4, help="steps of the open-loop prediction", least=1)
+    horizon_starts: int = setting(3, help="start points of it in an episode", least=1)
 
 
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
-    phase: Literal["teacher", "student", "adversarial", "all"] = setting("all", help="which part of the duel to run")
+    phase: Literal["teacher", "student", "adversarial", "all"] = setting("all", help="training phase to run")
     teacher_path: str | None = setting(None, help="checkpoint whose world model to start from", exists=True)
     student_path: str | None = setting(None, help="checkpoint whose explorer to start from", exists=True)
-    world: World = World()
-    model: Model = Model()
-    tokens: Tokens = Tokens()
+    env: EnvConfig = EnvConfig()
+    model: ModelConfig = ModelConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
     teacher: Teacher = Teacher()
     rewards: Rewards = Rewards()
     student: Student = Student()
@@ -165,26 +163,57 @@ class Config:
 
 PRESETS = {
     "debug": Config(
-        world=World(rows=4, steps_per_episode=8, distractors=0),
-        model=Model(width=32, layers=1, memory=32, members=2),
-        tokens=Tokens(codes=16, latent=8, width=8, steps=4, batch=16),
-        teacher=Teacher(episodes=4, steps=2, batch=4, bptt_length=4),
-        student=Student(steps=2, ppo=replace(Student().ppo, minibatch=18)),
-        adversarial=Adversarial(steps=2, episodes=4, world_updates=1, random_batch=4, explorer_batch=4),
-        evaluation=Evaluation(times=1, episodes=4, ahead=2, starts=1),
+        env=EnvConfig(num_envs=4, steps_per_episode=8, distractors=0),
+        model=ModelConfig(width=32, layers=1, memory=32, ensemble_size=2),
+        tokenizer=TokenizerConfig(codebook_size=16, latent_dim=8, width=8, gradient_steps=4, batch_size=16),
+        teacher=Teacher(episodes=4, iterations=2, batch_size=4, bptt_length=4),
+        student=Student(iterations=2, ppo=replace(Student().ppo, minibatch=18)),
+        adversarial=Adversarial(
+            iterations=2, episodes=4, world_model_updates=1, random_batch_size=4, explorer_batch_size=4
+        ),
+        evaluation=Evaluation(per_phase=1, episodes=4, horizon=2, horizon_starts=1),
     ),
     "small": Config(),
     "full": Config(
-        world=World(image_size=128, rows=16, workers=8, steps_per_episode=50, scene_reuse=50, appearance=False),
-        model=Model(
+        env=EnvConfig(image_size=128, num_envs=16, workers=8, steps_per_episode=50, scene_reuse=50, appearance=False),
+        model=ModelConfig(
             width=768, layers=12, heads=12, memory=2048, memory_layers=4, text="bert-base-uncased", device="cuda"
         ),
-        tokens=Tokens(codes=4096, latent=32, width=128, scales=(1, 2, 4, 8, 16), steps=50_000, batch=256),
-        teacher=Teacher(episodes=10_000, steps=20_000, batch=64, lr=1e-4, warmup=500),
-        student=Student(steps=5_000, lr=1e-4, critic_lr=2e-3),
-        adversarial=Adversarial(
-            steps=10_000, episodes=10_000, world_updates=2, random_batch=96, explorer_batch=32, lr=5e-5, replay=64
+        tokenizer=TokenizerConfig(
+            codebook_size=4096, latent_dim=32, width=128, scales=(1, 2, 4, 8, 16), gradient_steps=50_000, batch_size=256
         ),
-        evaluation=Evaluation(times=100, episodes=128),
+        teacher=Teacher(episodes=10_000, iterations=20_000, batch_size=64, lr=1e-4, warmup=500),
+        student=Student(iterations=5_000, lr=1e-4, critic_lr=2e-3),
+        adversarial=Adversarial(
+            iterations=10_000,
+            episodes=10_000,
+            world_model_updates=2,
+            random_batch_size=96,
+            explorer_batch_size=32,
+            lr=5e-5,
+            replay_size=64,
+        ),
+        evaluation=Evaluation(per_phase=100, episodes=128),
     ),
 }
+
+
+def planned(cfg: Config) -> dict[str, int]:
+    """The phases of a run and their iterations, in order."""
+    teacher, student, adversarial = cfg.teacher.iterations, cfg.student.iterations, cfg.adversarial.iterations
+    iterations = {"teacher": teacher, "student": student, "adversarial": adversarial}
+    return iterations if cfg.phase == "all" else {cfg.phase: iterations[cfg.phase]}
+
+
+def phase_at(cfg: Config, step: int) -> tuple[str, int]:
+    """The phase that a run's step from 1 on belongs to, and its number there."""
+    for phase, iterations in planned(cfg).items():
+        if step <= iterations:
+            return phase, step
+        step -= iterations
+    raise ConfigError(f"step {step} lies beyond the last phase: raise its iterations")
+
+
+def is_due(number: int, iterations: int, times: int) -> bool:
+    """Whether one of a phase's `times` evaluations, spread evenly and the last at its end, follows step `number`."""
+    return number * times // iterations > (number - 1) * times // iterations

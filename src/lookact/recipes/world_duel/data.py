@@ -1,9 +1,10 @@
-"""world-duel's worlds: a table with an arm, its episodes, and what random actions show of them."""
+"""What world-duel trains on: environments, recordings of random actions, models and the train state."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,127 +13,303 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lookact.data.sequences import Recording, Sequences, join, load_recording
+from lookact.algorithms.control_ppo import open_optimizer
+from lookact.algorithms.world_model import EncodedSequences, encode_sequences, fit_tokenizer, sequence_rewards, tokenise
+from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
 from lookact.envs.maniskill.env import ManiSkillTable
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.randomise import Randomisation
-from lookact.envs.testbeds.memory_curtain import INSTRUCTION, Hidden
+from lookact.envs.tabletop.randomise import Randomisation, instruction_corpus
+from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
 from lookact.envs.testbeds.noisy_tv import NoisyTV
 from lookact.envs.vector.vector_env import InlineVectorEnv, PlanEpisode, VectorEnv
-from lookact.errors import ConfigError
-from lookact.models.world_model.model import WorldModel
-from lookact.recipes.vla_ppo.config import World as Table
-from lookact.recipes.vla_ppo.task import make_corpus as table_corpus
-from lookact.recipes.world_duel.config import World
+from lookact.errors import DataError
+from lookact.models.world_model.explorer import Explorer
+from lookact.models.world_model.loading import (
+    Freeze,
+    build_world_model,
+    freeze,
+    open_tokenizer,
+    save_adapter,
+    save_tokenizer,
+)
+from lookact.models.world_model.model import WorldModel, WorldModelSpec
+from lookact.models.world_model.vq import VQSpec
+from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
+from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
 from lookact.rollout.recording import record
-from lookact.seeding import derive, numpy_rng
+from lookact.rollout.vector_rollout import Rollout, collect_rollout
+from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import barrier, rank, world_size
+from lookact.training.evaluation import Numbers
+from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.training.progress import progress
+from lookact.training.run import Run
+from lookact.training.weights import Weights, read_weights
 
 TOOL = slice(8, 11)
-"""Where in the table's state the tool's position stands."""
+"""Indices of the tool's position in the tabletop's state."""
+WEIGHT_DECAY = 0.01
+HEAD_CAMERA_PROB = 0.5
+"""Probability that a training episode shows the head camera, which the explorer lacks."""
+VectorEnvs = VectorEnv | InlineVectorEnv
 
 
-def make_env(world: World) -> gymnasium.Env[Any, Any]:
-    """One environment; its episodes outlast the steps that are taken, so that all end together."""
-    longer = world.steps_per_episode + 2
-    if world.env == "hidden":
-        return Hidden(image_size=world.image_size, max_steps=longer)
+class FrozenExplorer:
+    """Fixed test set of phase adversarial: held-out episodes of the explorer as it was when the phase began."""
+
+    def __init__(self) -> None:
+        self.episodes = SequenceReplay(1)
+        self.initial_errors: Numbers = {}
+        """The world model's errors when the phase began, one number an episode."""
+
+    def state_dict(self) -> dict[str, Any]:
+        errors = {name: values.tolist() for name, values in self.initial_errors.items()}
+        return {"episodes": self.episodes.state_dict(), "initial_errors": errors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.episodes.load_state_dict(state["episodes"])
+        self.initial_errors = {name: np.array(values) for name, values in state["initial_errors"].items()}
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """Models, optimizers, buffers and environments of a run."""
+
+    envs: VectorEnvs
+    world_model: WorldModel
+    explorer: Explorer
+    world_model_optimizer: torch.optim.AdamW
+    world_model_guard: NonFiniteGuard
+    explorer_optimizer: torch.optim.AdamW
+    explorer_guard: NonFiniteGuard
+    reward_scale: RewardScale
+    replay: SequenceReplay
+    """Episodes of the explorer, in phase adversarial."""
+    frozen_explorer: FrozenExplorer
+
+    def saved(self) -> dict[str, Any]:
+        """For a checkpoint, beside the weights."""
+        return {name: part for name, part in vars(self).items() if name not in ("envs", "world_model", "explorer")}
+
+    def weights(self, model: ModelConfig, *, with_explorer: bool) -> dict[str, Weights]:
+        """For a checkpoint: the world model at the top with its tokenizer, adapters and the explorer beside it."""
+        weights: dict[str, Weights] = {
+            "model": self.world_model,
+            "readers": functools.partial(save_tokenizer, self.world_model),
+        }
+        if model.lora_rank:
+            adapter = functools.partial(save_adapter, self.world_model, model.lora_rank, model.lora_alpha)
+            weights["peft_adapter"] = adapter
+        return weights | ({"student": self.explorer.model} if with_explorer else {})
+
+
+@dataclass(frozen=True)
+class Data:
+    """Token sequences of random actions."""
+
+    train: TokenSequences | None
+    adversarial: TokenSequences | None
+    """Those of `train`, and more for phase adversarial alone."""
+    held_out: TokenSequences
+    recordings: tuple[Recording, ...]
+    """Of the held-out episodes."""
+
+
+def open_state(cfg: Config, source: Path | None) -> TrainState:
+    """Fresh models, or those of `teacher_path` and `student_path`; `source` is the checkpoint of a resumed run."""
+    source = source or (Path(cfg.teacher_path) if cfg.teacher_path else None)
+    world_model = open_model(cfg, source)
+    own = open_model(cfg, source, tokenizer=world_model.text_encoder.tokenizer)
+    if cfg.teacher_path:
+        load_model(world_model, Path(cfg.teacher_path))
+        own.load_state_dict(world_model.state_dict())
+    if cfg.student_path:
+        load_model(own, Path(cfg.student_path) / "student")
+    model = cfg.model
+    vision, act_only = model.freeze_vision_encoder, model.train_act_expert_only
+    freeze(world_model, Freeze(vision, model.freeze_gen_expert, act_only, model.train_gen_expert_only))
+    freeze(own, Freeze(vision, gen_expert=True, act_expert_only=act_only))
+    explorer = Explorer(own, stride=model.stride)
+    return TrainState(
+        make_envs(cfg.env),
+        world_model,
+        explorer,
+        build_adamw({"world_model": world_model}, lr=cfg.teacher.lr, weight_decay=WEIGHT_DECAY, fused=True),
+        NonFiniteGuard(),
+        open_optimizer(explorer, lr=cfg.student.lr, critic_lr=cfg.student.critic_lr),
+        NonFiniteGuard(),
+        RewardScale(),
+        SequenceReplay(cfg.adversarial.replay_size),
+        FrozenExplorer(),
+    )
+
+
+def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:
+    """A fresh model of the config's sizes, with `tokenizer`, the one of the checkpoint `source`, or a new one."""
+    model, vq = cfg.model, cfg.tokenizer
+    spec = WorldModelSpec(
+        state_size=cfg.env.state_size,
+        action_size=cfg.env.action_size,
+        vq=VQSpec(cfg.env.image_size, vq.width, vq.latent_dim, vq.scales, vq.codebook_size),
+        state_dim=model.state_dim,
+        action_dim=model.action_dim,
+        history=model.history,
+        width=model.width,
+        layers=model.layers,
+        heads=model.heads,
+        memory=model.memory,
+        memory_layers=model.memory_layers,
+        memory_backprop=model.memory_backprop,
+        members=model.ensemble_size,
+        chunk=model.action_chunk,
+        action_head=model.action_head,
+    )
+    corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus("reach")
+    return build_world_model(
+        spec,
+        text=model.text,
+        tokenizer=tokenizer or open_tokenizer(model.text, corpus, source),
+        seed=cfg.seed,
+        lora_rank=model.lora_rank,
+        lora_alpha=model.lora_alpha,
+        device=model.device,
+    )
+
+
+def load_model(model: WorldModel, checkpoint: Path) -> None:
+    """Load the weights at the top of a checkpoint, or those in one of its folders."""
+    if not checkpoint.is_dir():
+        raise DataError(f"checkpoint {checkpoint} does not exist: check the path")
+    read_weights(model, checkpoint)()
+
+
+def make_env(env: EnvConfig) -> gymnasium.Env[Any, Any]:
+    """One environment; its time limit lies beyond the steps that are taken, so that all episodes end together."""
+    max_steps = env.steps_per_episode + 2
+    if env.name == "memory_curtain":
+        return MemoryCurtain(image_size=env.image_size, max_steps=max_steps)
     settings: dict[str, Any] = {
-        "control": world.control,
-        "image_size": world.image_size,
-        "max_steps": longer,
-        "randomise": Randomisation(world.appearance, world.background, world.light, world.camera, world.clutter),
-        "distractors": world.distractors,
+        "control": env.control,
+        "image_size": env.image_size,
+        "max_steps": max_steps,
+        "randomise": Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter),
+        "distractors": env.distractors,
     }
-    if world.env == "maniskill":
+    if env.name == "maniskill":
         return ManiSkillTable(**settings)
     table = Tabletop(task="reach", terminate_on_success=False, **settings)
-    return NoisyTV(table) if world.env == "noisy_tv" else table
+    return NoisyTV(table) if env.name == "noisy_tv" else table
 
 
-Tables = VectorEnv | InlineVectorEnv
+def make_envs(env: EnvConfig) -> VectorEnvs:
+    """This process's vector environment."""
+    maker = functools.partial(make_env, env)
+    if not env.workers:
+        return InlineVectorEnv(maker, env.num_envs)
+    return VectorEnv(maker, env.num_envs, workers=min(env.workers, env.num_envs))
 
 
-def make_worlds(world: World) -> Tables:
-    """This process's environments, side by side."""
-    maker = functools.partial(make_env, world)
-    if not world.workers:
-        return InlineVectorEnv(maker, world.rows)
-    return VectorEnv(maker, world.rows, workers=min(world.workers, world.rows))
+def plan_episodes(seed: int, split: str, number: int, scene_reuse: int, *, together: bool = False) -> PlanEpisode:
+    """Seeds of every row's `number`-th episode of a split; rows are counted over all processes if `together`.
 
-
-def plan_episodes(seed: int, split: str, number: int, world: World, *, together: bool = False) -> PlanEpisode:
-    """The `number`-th episode of every row of a split; rows of all processes are counted through if `together`.
-
-    A row's scene stays for `scene_reuse` episodes; where things and the arm begin differs each time.
+    A row's scene stays for `scene_reuse` episodes; the poses of objects and arm differ each time.
     """
 
     def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
         place = row * world_size() + rank() if together else row
         turn = number + episode
-        scene = derive(seed, split, "scene", place, turn // world.scene_reuse)
+        scene = derive(seed, split, "scene", place, turn // scene_reuse)
         return derive(seed, split, place, turn), {"scene_seed": scene}
 
     return plan
 
 
-def make_corpus(world: World) -> list[str]:
-    """Every instruction that may be given."""
-    return [INSTRUCTION] if world.env == "hidden" else list(table_corpus(Table(task="reach")))
-
-
-def record_random(
-    world: World, folder: Path, *, seed: int, split: str, episodes: int, scale: float = 1.0
-) -> list[Recording]:
+def record_random(env: EnvConfig, folder: Path, *, seed: int, split: str, episodes: int) -> list[Recording]:
     """Episodes of uniformly random actions; those that `folder` holds are read. The processes share the work."""
-    parts = -(-episodes // world.rows)
+    parts = -(-episodes // env.num_envs)
     paths = [folder / f"{split}-{number:04d}.npz" for number in range(parts)]
     missing = [number for number in range(parts)[rank() :: world_size()] if not paths[number].exists()]
     if missing:
-        worlds = make_worlds(world)
+        envs = make_envs(env)
         for number in progress(missing, f"recording {split}"):
-            actions = scale * random_actions(world, seed, split, number)
-            record(worlds, actions, plan_episodes(seed, split, number, world)).save(paths[number])
-        worlds.close()
+            plan = plan_episodes(seed, split, number, env.scene_reuse)
+            record(envs, random_actions(env, seed, split, number), plan).save(paths[number])
+        envs.close()
     barrier()
     return [load_recording(path) for path in paths]
 
 
-def random_actions(world: World, seed: int, split: str, number: int) -> NDArray[np.float32]:
-    """(rows, t, a) uniform in [-1, 1], the same whoever asks."""
-    shape = (world.rows, world.steps_per_episode, world.action_size)
+def random_actions(env: EnvConfig, seed: int, split: str, number: int) -> NDArray[np.float32]:
+    """(rows, t, a) uniform in [-1, 1], the same in every process."""
+    shape = (env.num_envs, env.steps_per_episode, env.action_size)
     return numpy_rng(seed, split, "actions", number).uniform(-1, 1, shape).astype(np.float32)
 
 
-@torch.no_grad()
-def tokenise(model: WorldModel, recordings: Sequence[Recording], *, chunk: int = 512) -> Sequences:
-    """Recordings with frames as tokens."""
+def explore(
+    explorer: Explorer, envs: VectorEnvs, env: EnvConfig, seed: int, split: str, number: int
+) -> tuple[Rollout, TokenSequences]:
+    """A rollout of the explorer, the `number`-th episode of a split in every environment, and its token sequences.
 
-    def encode(frames: NDArray[np.uint8]) -> torch.Tensor:
-        flat = torch.from_numpy(frames).flatten(0, 1)
-        ids = torch.cat([model.vq.encode(part.to(model.device)).cpu() for part in torch.split(flat, chunk)])
-        return ids.to(torch.int16).reshape(*frames.shape[:2], -1)
-
-    return join(
-        [
-            Sequences(
-                wrist=encode(one.wrist),
-                head=encode(one.head),
-                head_seen=torch.ones(len(one.wrist), dtype=torch.bool),
-                state=torch.from_numpy(one.state),
-                actions=torch.from_numpy(one.actions),
-                text_ids=model.read(one.texts.tolist()),
-                counts=torch.from_numpy(one.counts),
-            )
-            for one in recordings
-        ]
+    One step more is taken than counts, for the observation after the last.
+    """
+    shape = (env.steps_per_episode + 1, envs.num_envs * world_size(), env.action_size)
+    noise = torch.randn(shape, generator=torch_rng(seed, split, "noise", number))[:, rank() :: world_size()]
+    plan = plan_episodes(seed, split, number, env.scene_reuse, together=True)
+    rollout = collect_rollout(explorer, envs, noise=noise.to(explorer.device), plan_episode=plan)
+    inputs = rollout.inputs
+    wrist = inputs.images["wrist"].transpose(0, 1).to("cpu", torch.int16)
+    sequences = TokenSequences(
+        wrist=wrist,
+        head=torch.zeros_like(wrist),
+        head_seen=torch.zeros(len(wrist), dtype=torch.bool),
+        state=inputs.state.transpose(0, 1).cpu(),
+        actions=inputs.actions[:-1].clamp(-1.0, 1.0).transpose(0, 1).cpu(),
+        text_ids=inputs.text_ids[0].cpu(),
+        # what follows a failed environment is another episode
+        mask=rollout.mask[:-1].T.cpu().long().cummin(dim=1).values.bool(),
     )
+    return rollout, sequences
 
 
-def coverage(states: NDArray[np.float32], world: World, *, cell: float = 0.05) -> float:
-    """How many cells of `cell` metres the tool was in, over states (..., s)."""
-    if world.env == "hidden":
-        raise ConfigError("world.env hidden has no arm that could cover anything: choose tabletop")
-    cells = np.floor(states.reshape(-1, states.shape[-1])[:, TOOL] / cell).astype(np.int64)
-    return float(len(np.unique(cells, axis=0)))
+def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
+    """Recordings of random actions, the VQ tokenizer fitted on them unless `teacher_path` has one, and their tokens."""
+    folder, vq = run.folder / "episodes", cfg.tokenizer
+
+    def record_split(split: str, episodes: int) -> list[Recording]:
+        return record_random(cfg.env, folder, seed=cfg.seed, split=split, episodes=episodes)
+
+    train = record_split("random", cfg.teacher.episodes) if cfg.phase != "student" else []
+    held_out = record_split("held_out", cfg.evaluation.episodes)
+    if not cfg.teacher_path:
+        size: dict[str, int] = {"steps": vq.gradient_steps, "batch_size": vq.batch_size}
+        fit_tokenizer(world_model, train, run.folder / "warm_start", lr=vq.lr, seed=cfg.seed, **size)
+    tokens = tokenise(world_model, train) if train else None
+    adversarial = tokens
+    if tokens and cfg.phase in ("adversarial", "all") and cfg.adversarial.episodes:
+        more = record_split("more", cfg.adversarial.episodes)
+        adversarial = concat([tokens, tokenise(world_model, more)])
+    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out))
+
+
+def sample_batch(
+    world_model: WorldModel, sources: Sequence[tuple[TokenSequences, int]], seed: int
+) -> tuple[EncodedSequences, torch.Tensor]:
+    """This process's share of so many random episodes of each source, encoded, and each one's fold.
+
+    The fold names the ensemble member that is not trained on an episode.
+    """
+    parts, folds = [], []
+    for index, (source, count) in enumerate(sources):
+        rows = numpy_rng(seed, "rows", index).choice(len(source), min(count, len(source)), replace=False)
+        mine = torch.from_numpy(rows[rank() :: world_size()].copy())
+        parts.append(source[mine])
+        folds.append(mine % world_model.spec.members)
+    tokens = concat(parts)
+    head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < HEAD_CAMERA_PROB
+    return encode_sequences(world_model, tokens, head_seen), torch.cat(folds)
+
+
+def reward_terms(world_model: WorldModel, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
+    """Memory divergence, uncertainty and novelty of every step, (b, t) each, before scales and weights."""
+    positions, kind = sequences.state[:, 1:, TOOL], cfg.rewards.uncertainty
+    return sequence_rewards(world_model, sequences, positions, stride=cfg.model.stride, kind=kind)

@@ -1,202 +1,385 @@
-"""What world-duel measures: how well the next frames are foreseen, and how far the explorer gets around."""
+"""Evaluation of world-duel: next-frame and open-loop prediction, exploration, reports, `lookact eval` and `collect`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL.Image
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookact.data.sequences import Recording, Sequences
-from lookact.envs.testbeds.noisy_tv import noise_seen
+from lookact.algorithms.control_episodes import control_turn
+from lookact.algorithms.token_ppo import mean_over_processes
+from lookact.algorithms.world_model import (
+    encode_sequences,
+    ensemble_nll,
+    generate_sequences,
+    inputs_at,
+    predict_sequences,
+    run_memory,
+    tokenise,
+)
+from lookact.algorithms.world_model_evaluation import (
+    baseline_numbers,
+    image_error,
+    next_frame_numbers,
+    open_loop_numbers,
+    prediction_error,
+)
+from lookact.data.lerobot.video import write_video
+from lookact.data.sequences import Recording, TokenSequences
+from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
-from lookact.models.world_model.model import WorldModel, mean_logits
+from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
 from lookact.recipes.world_duel.config import Config
-from lookact.recipes.world_duel.data import Tables, coverage, plan_episodes, tokenise
-from lookact.recipes.world_duel.student import CHUNK, explore, look_through
-from lookact.recipes.world_duel.update import Film, memory_before, remember_all, scenes, to_film, token_errors
+from lookact.recipes.world_duel.data import (
+    TOOL,
+    Data,
+    TrainState,
+    VectorEnvs,
+    explore,
+    load_model,
+    make_envs,
+    open_model,
+    plan_episodes,
+    record_random,
+)
 from lookact.rollout.recording import record
 from lookact.seeding import numpy_rng
-from lookact.training.evaluation import bootstrap_interval
+from lookact.training.atomic_io import write_text
+from lookact.training.distributed import is_main, rank, world_size
+from lookact.training.evaluation import (
+    EPISODES,
+    KEPT,
+    Numbers,
+    enlarge,
+    flat_metrics,
+    frame_strip,
+    keep_episodes,
+    keep_evaluation,
+    means_with_intervals,
+    step_name,
+)
+from lookact.training.run import Run
+from lookact.training.trackers import cut_after, finite_or_none
+from lookact.types import Episode, Image, Observation
 
-Numbers = dict[str, NDArray[np.float64]]
-"""Name to one number an episode."""
+REPORTS = "reports.json"
+"""The last report of each phase, in the run's folder: a resumed run ends with all of them."""
+LINES = "episode_metrics.jsonl"
+FPS = 10
+CELL = 0.05
+"""Side of a coverage cell, in metres."""
 
 
-def measure_world(
-    world: WorldModel, recordings: Sequence[Recording], sequences: Sequences, cfg: Config
+# ---- prediction
+
+
+def measure_world_model(
+    world_model: WorldModel, recordings: Sequence[Recording], sequences: TokenSequences, cfg: Config
 ) -> dict[str, Any]:
-    """Held-out episodes foreseen one and k steps ahead, with memory and without, beside what copying would come to."""
-    film = to_film(world, sequences)
+    """Next-frame and open-loop prediction on held-out episodes, with memory and without, beside copying baselines."""
+    encoded = encode_sequences(world_model, sequences)
     frames = torch.from_numpy(np.concatenate([one.wrist for one in recordings]))
-    steps, starts = cfg.evaluation.ahead, cfg.evaluation.starts
-    near = partial(foreseen, world, film, frames, stride=cfg.model.stride)
-    far = partial(foreseen_ahead, world, film, frames, stride=cfg.model.stride, steps=steps, starts=starts)
-    report = summary(near() | copied(world, film, frames))
-    report["ahead"] = {"steps": steps} | summary(far())
-    if world.spec.memory:
-        report["no_memory"] = summary(near(blank=True)) | {"ahead": summary(far(blank=True))}
+    stride, horizon, starts = cfg.model.stride, cfg.evaluation.horizon, cfg.evaluation.horizon_starts
+    one_step = partial(next_frame_numbers, world_model, encoded, frames, stride=stride)
+    open_loop = partial(open_loop_numbers, world_model, encoded, frames, stride=stride, horizon=horizon, starts=starts)
+    report = means_with_intervals(one_step() | baseline_numbers(world_model, encoded, frames))
+    report["open_loop"] = {"steps": horizon} | means_with_intervals(open_loop())
+    if world_model.spec.memory:
+        no_memory = means_with_intervals(one_step(use_memory=False))
+        report["no_memory"] = no_memory | {"open_loop": means_with_intervals(open_loop(use_memory=False))}
     return report
 
 
-@torch.no_grad()
-def foreseen(world: WorldModel, film: Film, frames: Tensor, *, stride: int, blank: bool = False) -> Numbers:
-    """One step ahead: nats a token with coarser scales known, and accuracy and PSNR of what is imagined unaided."""
-    remembered = remember_all(world, film, blank=blank)
-    truth = film.ids[:, 1:]
-    errors = token_errors(mean_of(look_through(world, film, remembered, stride=stride)), truth)
-    imagined = imagine_all(world, film, remembered, stride=stride)
-    return {
-        "token_accuracy": by_row((imagined == truth).float(), film),
-        "psnr": by_row(frame_psnr(world, imagined, frames[:, 1:]), film),
-        "error": by_row(errors, film),
-    }
-
-
-def imagine_all(world: WorldModel, film: Film, remembered: Tensor, *, stride: int) -> Tensor:
-    """The tokens (b, t, tokens) imagined for every next frame, knowing nothing of it."""
-    parts = []
-    for times in torch.split(torch.arange(film.steps), CHUNK):
-        scene, action = scenes(world, film, times, remembered[:, times], stride=stride)
-        parts.append(world.imagine(scene, action).reshape(len(film.frames), len(times), -1))
-    return torch.cat(parts, dim=1)
-
-
-@torch.no_grad()
-def foreseen_ahead(
-    world: WorldModel, film: Film, frames: Tensor, *, stride: int, steps: int, starts: int, blank: bool = False
-) -> Numbers:
-    """`steps` ahead from `starts` places of each episode, feeding on its own frames; the arm's state is held still."""
-    last = film.steps - steps
-    begins = sorted({round(place) for place in np.linspace(min(world.spec.history, last), last, starts)})
-    found: dict[str, list[Tensor]] = {"token_accuracy": [], "psnr": [], "copy_accuracy": [], "copy_psnr": []}
-    for begin in begins:
-        ids = imagine_ahead(world, film, begin, steps=steps, stride=stride, blank=blank)
-        truth, shown = film.ids[:, begin + steps], frames[:, begin + steps]
-        found["token_accuracy"].append((ids == truth).float().mean(dim=1))
-        found["psnr"].append(frame_psnr(world, ids[:, None], shown[:, None])[:, 0])
-        found["copy_accuracy"].append((film.ids[:, begin] == truth).float().mean(dim=1))
-        found["copy_psnr"].append(psnr(frames[:, begin], shown))
-    return {name: torch.stack(values).mean(dim=0).double().cpu().numpy() for name, values in found.items()}
-
-
-def imagine_ahead(world: WorldModel, film: Film, begin: int, *, steps: int, stride: int, blank: bool = False) -> Tensor:
-    """The tokens (b, tokens) imagined `steps` after frame `begin`, the actions known and the frames after it not."""
-    seen, state = film.frames.clone(), film.state.clone()
-    state[:, begin + 1 :] = state[:, begin : begin + 1]
-    dream = replace(film, frames=seen, state=state)
-    empty = world.memory.initial(len(seen))
-    carry = empty if blank else memory_before(world, film, begin)
-    ids = film.ids[:, begin]
-    for time in range(begin, begin + steps):
-        now = torch.tensor([time])
-        remembered, after = world.remember(seen[:, now], film.before[:, now], state[:, now], carry)
-        scene, action = scenes(world, dream, now, remembered, stride=stride)
-        ids = world.imagine(scene, action)
-        seen[:, time + 1] = world.features(ids)
-        carry = empty if blank else after
-    return ids
-
-
-def copied(world: WorldModel, film: Film, frames: Tensor) -> Numbers:
-    """What comes of copying the present frame, of each place's commonest token, and of the true tokens at best."""
-    truth, present = film.ids[:, 1:], film.ids[:, :-1]
-    common = truth.flatten(0, 1).mode(dim=0).values
-    still = torch.stack([psnr(now, then) for now, then in zip(frames[:, :-1], frames[:, 1:])])
-    return {
-        "copy_accuracy": by_row((present == truth).float(), film),
-        "frequent_accuracy": by_row((common == truth).float(), film),
-        "copy_psnr": by_row(still, film),
-        "tokens_psnr": by_row(frame_psnr(world, truth, frames[:, 1:]), film),
-    }
-
-
-def error_on(world: WorldModel, sequences: Sequences, *, stride: int) -> NDArray[np.float64]:
-    """Nats a token (b,) by which the next wrist frames surprise the world model, without a head camera."""
-    film = to_film(world, sequences, torch.zeros(len(sequences), dtype=torch.bool))
-    logits = look_through(world, film, remember_all(world, film), stride=stride)
-    return by_row(token_errors(mean_of(logits), film.ids[:, 1:]), film)
-
-
-@torch.no_grad()
-def picture_error_on(world: WorldModel, sequences: Sequences, *, stride: int) -> NDArray[np.float64]:
-    """Mean squared error (b,) of the pictures imagined, in grey levels of 255, without a head camera.
-
-    The true picture is the one that its own tokens give: what tokens can't tell is not held against the world model.
-    """
-    film = to_film(world, sequences, torch.zeros(len(sequences), dtype=torch.bool))
-    imagined = imagine_all(world, film, remember_all(world, film), stride=stride)
-    pairs = zip(imagined, film.ids[:, 1:])
-    rows = [(world.vq.decode(one).float() - world.vq.decode(true).float()).square() for one, true in pairs]
-    return by_row(torch.stack(rows), film)
+# ---- exploration
 
 
 def measure_explorer(
-    explorer: Explorer, world: WorldModel, worlds: Tables, random: Sequences, cfg: Config
+    explorer: Explorer, world_model: WorldModel, envs: VectorEnvs, random: TokenSequences, cfg: Config
 ) -> dict[str, Any]:
-    """The explorer beside uniformly random actions and beside random ones of its own sizes; by the wrist alone."""
-    found = explore(explorer, worlds, cfg, "explore", 0).sequences
-    plan = plan_episodes(cfg.seed, "explore", 0, cfg.world, together=True)
-    matched = tokenise(world, [record(worlds, scrambled(found, cfg), plan)])
+    """The explorer, uniformly random actions, and its own actions shuffled (`matched`): errors and coverage."""
+    _, found = explore(explorer, envs, cfg.env, cfg.seed, "explore", 0)
+    plan = plan_episodes(cfg.seed, "explore", 0, cfg.env.scene_reuse, together=True)
+    matched = tokenise(world_model, [record(envs, shuffled_actions(found, cfg.seed), plan)])
     rows = min(len(found), len(random))
     compared = {"student": found[:rows], "random": random[:rows], "matched": matched[:rows]}
     numbers: Numbers = {}
     for name, one in compared.items():
-        numbers[f"{name}_error"] = error_on(world, one, stride=cfg.model.stride)
-        numbers[f"{name}_picture_error"] = picture_error_on(world, one, stride=cfg.model.stride)
-        numbers[f"{name}_coverage"] = cells_of(one, cfg)
-        numbers[f"{name}_size"] = one.actions.square().mean(dim=(1, 2)).sqrt().double().numpy()
-        if cfg.world.env == "noisy_tv":
-            numbers[f"{name}_noise"] = noise_seen(one.state.numpy())[:, 1:].mean(axis=1)
-    report = summary(numbers)
+        numbers[f"{name}_error"] = prediction_error(world_model, one, stride=cfg.model.stride)
+        numbers[f"{name}_image_error"] = image_error(world_model, one, stride=cfg.model.stride)
+        numbers[f"{name}_coverage"] = coverage_by_row(one.state.numpy())
+        numbers[f"{name}_action_rms"] = one.actions.square().mean(dim=(1, 2)).sqrt().double().numpy()
+        if cfg.env.name == "noisy_tv":
+            numbers[f"{name}_noise"] = noise_in_view(one.state.numpy())[:, 1:].mean(axis=1)
+    report = means_with_intervals(numbers)
     for name in ("random", "matched"):
-        for error in ("error", "picture_error"):
+        for error in ("error", "image_error"):
             report[f"{name}_{error}_ratio"] = report[f"student_{error}"] / max(1e-9, report[f"{name}_{error}"])
-    return report | {f"{name}_cells": coverage(one.state.numpy(), cfg.world) for name, one in compared.items()}
+    return report | {f"{name}_cells": coverage(one.state.numpy()) for name, one in compared.items()}
 
 
-def scrambled(sequences: Sequences, cfg: Config) -> NDArray[np.float32]:
-    """All actions of all rows (b, t, a) in an order and with signs that mean nothing: their sizes alone are kept."""
-    actions, rng = sequences.actions.numpy(), numpy_rng(cfg.seed, "scrambled")
-    mixed = rng.permutation(actions.reshape(-1, actions.shape[2])).reshape(actions.shape)
-    result: NDArray[np.float32] = mixed * rng.choice(np.array([-1.0, 1.0], np.float32), actions.shape)
+def shuffled_actions(sequences: TokenSequences, seed: int) -> NDArray[np.float32]:
+    """All actions of all rows (b, t, a) in random order and with random signs: only their magnitudes are kept."""
+    actions, rng = sequences.actions.numpy(), numpy_rng(seed, "scrambled")
+    shuffled = rng.permutation(actions.reshape(-1, actions.shape[2])).reshape(actions.shape)
+    result: NDArray[np.float32] = shuffled * rng.choice(np.array([-1.0, 1.0], np.float32), actions.shape)
     return result
 
 
-def cells_of(sequences: Sequences, cfg: Config) -> NDArray[np.float64]:
-    """How many cells each episode's tool was in (b,)."""
-    return np.array([coverage(states, cfg.world) for states in sequences.state.numpy()])
+def coverage(states: NDArray[np.float32]) -> float:
+    """How many cells of `CELL` metres the tool was in, over states (..., s) of the tabletop."""
+    cells = np.floor(states.reshape(-1, states.shape[-1])[:, TOOL] / CELL).astype(np.int64)
+    return float(len(np.unique(cells, axis=0)))
 
 
-def mean_of(logits: Tensor) -> Tensor:
-    """The members' mean prediction (b, t, tokens, codes) of logits (members, b, t, tokens, codes)."""
-    return mean_logits(logits.flatten(1, 2)).reshape(logits.shape[1:])
+def coverage_by_row(states: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Coverage (b,) of each episode's states (b, t, s)."""
+    return np.array([coverage(one) for one in states])
 
 
-def frame_psnr(world: WorldModel, ids: Tensor, frames: Tensor) -> Tensor:
-    """PSNR (b, t) of decoded ids (b, t, tokens) against true frames (b, t, h, w, 3)."""
-    rows = [psnr(world.vq.decode(one), true.to(one.device)) for one, true in zip(ids, frames)]
-    return torch.stack(rows)
+def frozen_explorer_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
+    """Prediction errors on the frozen explorer's episodes and on random ones."""
+    compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
+    error = partial(prediction_error, state.world_model, stride=stride)
+    return {f"{name}_error": error(sequences) for name, sequences in compared.items()}
 
 
-def by_row(values: Tensor, film: Film) -> NDArray[np.float64]:
-    """Means (b,) over the steps that count, and whatever axes follow, of values (b, t, ...)."""
-    means = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
-    counts = film.counts.to(means.device)
-    mean = (means * counts).sum(dim=1) / counts.sum(dim=1).clamp(min=1)
-    result: NDArray[np.float64] = mean.cpu().numpy()
-    return result
+def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]:
+    """Present errors, those when phase adversarial began, and their difference episode by episode."""
+    now, initial = frozen_explorer_errors(state, data, stride=stride), state.frozen_explorer.initial_errors
+    before = {f"{name}_before": values for name, values in initial.items()}
+    change = {f"{name}_change": values - initial[name] for name, values in now.items()}
+    return means_with_intervals(now | before | change)
 
 
-def summary(
-    numbers: Numbers, interval: Callable[[NDArray[np.float64]], tuple[float, float]] = bootstrap_interval
+def noise_share(rewards: Tensor, sequences: TokenSequences) -> dict[str, float]:
+    """How often noise was in view after a step, and its share of the rewards (b, t)."""
+    noisy = torch.from_numpy(noise_in_view(sequences.state.numpy()))[:, 1:].to(rewards.device)
+    share = rewards[noisy].sum() / rewards.sum().clamp(min=1e-6)
+    return mean_over_processes({"rollout/noise_rate": noisy.float().mean(), "reward/noise_share": share})
+
+
+# ---- reports of a run
+
+
+def report_on(
+    state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Evaluate, and keep the phase's report, an example and a few episodes; the report, and its numbers as metrics."""
+    reports = read_reports(run)
+    known = reports.get("student") or reports.get("teacher")
+    if phase == "student" and known:
+        # the world model is frozen: it was measured at the end of phase teacher
+        report = {name: value for name, value in known.items() if name != "explorer"}
+    else:
+        report = measure_world_model(state.world_model, data.recordings, data.held_out, cfg)
+    shown, exploring = data.recordings[0], phase != "teacher" and cfg.env.name != "memory_curtain"
+    if exploring:
+        report["explorer"] = measure_explorer(state.explorer, state.world_model, state.envs, data.held_out, cfg)
+        shown = explorer_recording(state.explorer, state.envs, cfg, "explore", 0)
+    if phase == "adversarial":
+        report["duel"] = duel_report(state, data, stride=cfg.model.stride)
+    if is_main():
+        image = save_example(state.world_model, shown, run.folder, step, stride=cfg.model.stride)
+        run.tracker.image("world/prediction", image, step)
+        write_text(run.folder / REPORTS, json.dumps(reports | {phase: report}, indent=2) + "\n")
+    episodes = example_episodes(state.world_model, shown, cfg, exploring=exploring)
+    keep_evaluation(run.folder, step_name(step, phase), episodes)
+    return report, flat_metrics(report)
+
+
+def read_reports(run: Run) -> dict[str, Any]:
+    path = run.folder / REPORTS
+    reports: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return reports
+
+
+class EpisodeMetrics:
+    """`episode_metrics.jsonl`: one line a step, cut after the step that a resumed run goes on from."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        self.path = folder / LINES
+        if is_main():
+            cut_after(self.path, done or None)
+
+    def add(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        if is_main():
+            numbers = {name: finite_or_none(value) for name, value in metrics.items()}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, "phase": phase} | numbers) + "\n")
+
+
+@torch.no_grad()
+def save_example(world_model: WorldModel, recording: Recording, folder: Path, number: int, *, stride: int) -> Image:
+    """`samples/episode_N.png` (truth over prediction) and `videos/episode_N.mp4` (head | true wrist | predicted)."""
+    encoded = encode_sequences(world_model, tokenise(world_model, [recording])[[0]])
+    inputs, action = inputs_at(
+        world_model, encoded, torch.arange(encoded.steps), run_memory(world_model, encoded)[:, :-1], stride=stride
+    )
+    predicted: Image = world_model.vq.decode(world_model.generate(inputs, action)).cpu().numpy()
+    truth, head = recording.wrist[0, 1:], recording.head[0, 1:]
+    image = enlarge(np.concatenate([frame_strip(truth), frame_strip(predicted)], axis=0))
+    (folder / "samples").mkdir(exist_ok=True)
+    PIL.Image.fromarray(image).save(folder / "samples" / f"episode_{number}.png")
+    sides = np.concatenate([head, truth, predicted], axis=2)
+    write_video(folder / "videos" / f"episode_{number}.mp4", (enlarge(frame) for frame in sides), fps=FPS)
+    return image
+
+
+def explorer_recording(explorer: Explorer, envs: VectorEnvs, cfg: Config, split: str, number: int) -> Recording:
+    """An episode of the explorer with all cameras: its actions replayed."""
+    _, found = explore(explorer, envs, cfg.env, cfg.seed, split, number)
+    plan = plan_episodes(cfg.seed, split, number, cfg.env.scene_reuse, together=True)
+    return record(envs, found.actions.numpy(), plan)
+
+
+# ---- episodes for the viewer
+
+
+def example_episodes(
+    world_model: WorldModel, recording: Recording, cfg: Config, *, exploring: bool
+) -> Iterator[Episode]:
+    """This process's share of a few episodes to be kept: of its own rows of the explorer, or of all recorded rows."""
+    own = range(len(recording.actions)) if exploring else range(rank(), len(recording.actions), world_size())
+    rows = own[: -(-KEPT // world_size())]
+    numbers = [row * world_size() + rank() for row in rows] if exploring else rows
+    name = "explorer" if exploring else "random"
+    return predicted_episodes(world_model, select_rows(recording, rows), numbers, name, stride=cfg.model.stride)
+
+
+@torch.no_grad()
+def predicted_episodes(
+    world_model: WorldModel, recording: Recording, numbers: Sequence[int], name: str, *, stride: int
+) -> Iterator[Episode]:
+    """Rows of a recording with the predicted frames; the reward is the surprise, in nats a token."""
+    encoded = encode_sequences(world_model, tokenise(world_model, [recording]))
+    memory = run_memory(world_model, encoded)
+    nll = ensemble_nll(predict_sequences(world_model, encoded, memory, stride=stride), encoded.ids[:, 1:])
+    surprise = nll.flatten(2).mean(dim=2).double().cpu().numpy()
+    generated = generate_sequences(world_model, encoded, memory, stride=stride)
+    for row, number in enumerate(numbers):
+        frames: Image = world_model.vq.decode(generated[row]).cpu().numpy()
+        yield recorded_episode(recording, row, number, name, surprise[row], frames)
+
+
+def select_rows(recording: Recording, rows: Sequence[int]) -> Recording:
+    return Recording(**{field.name: getattr(recording, field.name)[list(rows)] for field in fields(recording)})
+
+
+def recorded_episode(
+    recording: Recording,
+    row: int,
+    number: int,
+    name: str,
+    rewards: NDArray[np.float64] | None = None,
+    predicted: Image | None = None,
+) -> Episode:
+    """One row of a recording as an Episode."""
+    text, steps = str(recording.texts[row]), int(recording.mask[row].sum())
+
+    def observation(t: int) -> Observation:
+        images = {"wrist": recording.wrist[row, t], "head": recording.head[row, t]}
+        if predicted is not None and t:
+            images["predicted"] = predicted[t - 1]
+        return Observation(text, images, state=recording.state[row, t])
+
+    def info(t: int) -> dict[str, float]:
+        if predicted is None:
+            return {}
+        truth = torch.from_numpy(recording.wrist[row, t + 1 : t + 2])
+        return {"psnr": float(psnr(torch.from_numpy(predicted[t : t + 1]), truth)[0])}
+
+    turns = [
+        control_turn(
+            observation(t),
+            recording.actions[row, t],
+            0.0 if rewards is None else rewards[t],
+            truncated=t == steps - 1,
+            info=info(t),
+        )
+        for t in range(steps)
+    ]
+    return Episode(f"{name}-{number:04d}", number, 0, tuple(turns), observation(steps) if turns else None)
+
+
+# ---- lookact eval, lookact collect
+
+
+def evaluate(
+    cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
 ) -> dict[str, Any]:
-    """Means over episodes, their 95% intervals under `ci`."""
-    means: dict[str, Any] = {name: float(values.mean()) for name, values in numbers.items()}
-    return means | {"ci": {name: list(interval(values)) for name, values in numbers.items()}}
+    """A checkpoint's world model and explorer on held-out episodes; `dummy`: random actions and copied frames."""
+    recordings = record_random(cfg.env, folder / f"seed{cfg.seed}", seed=cfg.seed, split="test", episodes=episodes)
+    if dummy:
+        rows = range(min(KEPT, len(recordings[0].actions)))
+        keep_episodes(folder / EPISODES, (recorded_episode(recordings[0], row, row, "random") for row in rows))
+        return _random_report(cfg, recordings)
+    assert checkpoint is not None
+    world_model = open_model(cfg, checkpoint)
+    load_model(world_model, checkpoint)
+    held_out = tokenise(world_model, recordings)
+    report = measure_world_model(world_model, recordings, held_out, cfg)
+    save_example(world_model, recordings[0], folder, 0, stride=cfg.model.stride)
+    shown, exploring = recordings[0], (checkpoint / "student").is_dir() and cfg.env.name != "memory_curtain"
+    if exploring:
+        explorer, envs = open_explorer(cfg, checkpoint), make_envs(cfg.env)
+        report["explorer"] = measure_explorer(explorer, world_model, envs, held_out, cfg)
+        shown = explorer_recording(explorer, envs, cfg, "explore", 0)
+        envs.close()
+        report["coverage"] = report["explorer"]["student_coverage"]
+        report["ci"]["coverage"] = report["explorer"]["ci"]["student_coverage"]
+    else:
+        random = _random_coverage(cfg, recordings)
+        report["coverage"] = random["coverage"]
+        report["ci"] |= random["ci"]
+    keep_episodes(folder / EPISODES, example_episodes(world_model, shown, cfg, exploring=exploring))
+    return report | {"episodes": len(held_out)}
+
+
+def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
+    """Recordings of random actions, or of a checkpoint's explorer, in `out`; what is there already is kept."""
+    kept = len(list(out.glob("*.npz"))) * cfg.env.num_envs
+    if checkpoint is None:
+        recordings = record_random(cfg.env, out, seed=cfg.seed, split="collect", episodes=episodes)
+    else:
+        explorer, envs, recordings = open_explorer(cfg, checkpoint), make_envs(cfg.env), []
+        for number in range(-(-episodes // cfg.env.num_envs)):
+            recordings.append(explorer_recording(explorer, envs, cfg, "collect", number))
+            recordings[-1].save(out / f"explorer-{number:04d}.npz")
+        envs.close()
+    rows = sum(len(one.actions) for one in recordings)
+    return {"episodes": rows, "kept": kept, "collected": max(0, rows - kept)}
+
+
+def open_explorer(cfg: Config, checkpoint: Path) -> Explorer:
+    """The explorer of a checkpoint."""
+    explorer = Explorer(open_model(cfg, checkpoint), stride=cfg.model.stride)
+    load_model(explorer.model, checkpoint / "student")
+    return explorer
+
+
+def _random_report(cfg: Config, recordings: list[Recording]) -> dict[str, Any]:
+    """Uniformly random tokens, the present frame copied, and random actions."""
+    frames = torch.from_numpy(np.concatenate([one.wrist for one in recordings]))
+    copied = np.array([float(psnr(one[:-1], one[1:]).mean()) for one in frames])
+    chance = np.full(len(copied), 1.0 / cfg.tokenizer.codebook_size)
+    report = means_with_intervals({"token_accuracy": chance, "psnr": copied})
+    random = _random_coverage(cfg, recordings)
+    report["ci"] |= random.pop("ci")
+    return report | random | {"episodes": len(copied)}
+
+
+def _random_coverage(cfg: Config, recordings: list[Recording]) -> dict[str, Any]:
+    if cfg.env.name == "memory_curtain":
+        # it has no arm
+        return {"coverage": 0.0, "ci": {}}
+    return means_with_intervals({"coverage": coverage_by_row(np.concatenate([one.state for one in recordings]))})

@@ -1,4 +1,4 @@
-"""What world-duel sees to before it begins."""
+"""Checks of world-duel before a run starts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lookact.recipes.world_duel.config import Config
 from lookact.training.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
 CHECKPOINT = ("model.safetensors",)
-"""What every checkpoint holds."""
+"""Files of every checkpoint."""
 CELL = 8
 """Pixels a side of a cell of the finest scale."""
 
 SHAPES = (
-    *(f"world.{name}" for name in ("control", "image_size")),
-    *(f"tokens.{name}" for name in ("codes", "latent", "width", "scales")),
-    *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "members")),
-    *(f"model.{name}" for name in ("chunk_size", "action_head", "action_dim", "state_dim", "lora_rank")),
+    *(f"env.{name}" for name in ("control", "image_size")),
+    *(f"tokenizer.{name}" for name in ("codebook_size", "latent_dim", "width", "scales")),
+    *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "ensemble_size")),
+    *(f"model.{name}" for name in ("action_chunk", "action_head", "action_dim", "state_dim", "lora_rank")),
 )
 """Settings without which a checkpoint's weights do not fit."""
 
@@ -26,9 +26,9 @@ SHAPES = (
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
     need_package("mujoco", "world-duel")
-    if cfg.world.env == "maniskill":
+    if cfg.env.name == "maniskill":
         for package in ("mani_skill", "sapien"):
-            need_package(package, "world.env maniskill", instead="set --world.env tabletop")
+            need_package(package, "env.name maniskill", instead="set --env.name tabletop")
     if job.checkpoint is not None:
         need_files(job.checkpoint, "world-duel", CHECKPOINT)
         if job.command == "collect":
@@ -59,17 +59,17 @@ def check_phase(cfg: Config) -> None:
 
 def check_shape(cfg: Config) -> None:
     """Refuse sizes that do not fit each other."""
-    scales, size = cfg.tokens.scales, cfg.world.image_size
+    scales, size = cfg.tokenizer.scales, cfg.env.image_size
     if size % CELL:
-        raise ConfigError(f"world.image_size = {size}: give a multiple of {CELL}")
+        raise ConfigError(f"env.image_size = {size}: give a multiple of {CELL}")
     if not scales or scales[-1] * CELL != size or list(scales) != sorted(scales):
         raise ConfigError(
-            f"tokens.scales = {scales}: pictures of {size} pixels need rising ones that end in {size // CELL}"
+            f"tokenizer.scales = {scales}: images of {size} pixels need rising ones that end in {size // CELL}"
         )
     model = cfg.model
     if model.train_gen_expert_only and (model.freeze_gen_expert or model.train_act_expert_only):
         raise ConfigError(
-            "model.train_gen_expert_only leaves nothing else to learn: drop freeze_gen_expert and train_act_expert_only"
+            "model.train_gen_expert_only leaves nothing else to train: drop freeze_gen_expert and train_act_expert_only"
         )
     if model.width % model.heads:
         raise ConfigError(f"model.width = {model.width}: give a multiple of the {model.heads} heads")
@@ -77,8 +77,8 @@ def check_shape(cfg: Config) -> None:
 
 
 def recorded_bytes(cfg: Config) -> int:
-    """What the recorded pictures of both cameras take."""
+    """Size of the recorded frames of both cameras."""
     random = cfg.teacher.episodes if cfg.phase != "student" else 0
     more = cfg.adversarial.episodes if cfg.phase in ("adversarial", "all") else 0
-    frames = (random + more + cfg.evaluation.episodes) * (cfg.world.steps_per_episode + 1) * 2
-    return frames * cfg.world.image_size**2 * 3
+    frames = (random + more + cfg.evaluation.episodes) * (cfg.env.steps_per_episode + 1) * 2
+    return frames * cfg.env.image_size**2 * 3

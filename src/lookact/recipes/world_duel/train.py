@@ -1,68 +1,250 @@
-"""world-duel: a world model learns to foresee, an explorer learns to surprise it, and each makes the other better.
+"""world-duel: a world model and an explorer trained in three phases, after F1 (arXiv:2509.06951).
 
-Phase teacher: random actions, and the next wrist frame's tokens foreseen from frames, actions, state and memory. Phase
-student: the world model stands still, and an explorer is paid for moving its memory and for what it could not foresee.
-Phase adversarial: both in turn.
+Phase teacher: episodes of random actions; a VQ tokenizer is fitted on their frames, then the world model predicts the
+next wrist frame's tokens from frames, actions, state and GRU memory (truncated BPTT). Phase student: the world model is
+frozen, and an explorer learns by PPO on its memory divergence and uncertainty. Phase adversarial: both in turn.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
-from lookact.recipes.world_duel.config import Config
-from lookact.recipes.world_duel.phases import (
-    begin_phase,
-    fight,
-    gather_data,
-    is_due,
-    open_players,
-    phase_at,
-    planned,
-    study,
-    teach,
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from lookact.algorithms import control_ppo
+from lookact.algorithms import world_model as fitting
+from lookact.algorithms.token_ppo import mean_over_processes
+from lookact.data.sequences import TokenSequences, concat
+from lookact.models.actor_critic import score
+from lookact.models.world_model.model import WorldModel, mean_logits
+from lookact.ops.imitation import token_accuracy
+from lookact.ops.masked import Metrics, whiten
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
+from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
+from lookact.recipes.world_duel.data import Data, TrainState, explore, load_data, open_state, reward_terms, sample_batch
+from lookact.recipes.world_duel.evaluate import (
+    EpisodeMetrics,
+    collect,
+    evaluate,
+    frozen_explorer_errors,
+    noise_share,
+    read_reports,
+    report_on,
 )
-from lookact.recipes.world_duel.report import EpisodeLines
-from lookact.recipes.world_duel.runs import collect, evaluate, finish, report_on
+from lookact.recipes.world_duel.preflight import check_phase
+from lookact.seeding import derive, numpy_rng, torch_rng
+from lookact.training.distributed import all_reduce_sum, gather, sum_by_name, sum_gradients
+from lookact.training.optim import clip_and_step, learning_rate, set_learning_rate
 from lookact.training.run import Run
+from lookact.training.settings import PPO
 
 __all__ = ["collect", "evaluate", "main"]
 
+MAX_GRAD_NORM = 1.0
+
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    players = open_players(cfg, run)
-    weights, state = players.weights(cfg), players.state()
-    data = gather_data(players, cfg, run)
-    run.restore(weights=weights, state=state)
-    lines = EpisodeLines(run.folder, run.done)
+    check_phase(cfg)
+    state = open_state(cfg, run.resumed_from)
+    weights, saved = state.weights(cfg.model, with_explorer=cfg.phase != "teacher"), state.saved()
+    data = load_data(state.world_model, cfg, run)
+    run.restore(weights=weights, state=saved)
+    lines = EpisodeMetrics(run.folder, run.done)
     report: dict[str, Any] = {}
 
     for step in run.steps(sum(planned(cfg).values()), cfg.phase):
         phase, number = phase_at(cfg, step)
         began = time.perf_counter()
         if number == 1:
-            begin_phase(players, data, cfg, phase)
-
-        # look, act and learn
+            begin_phase(state, data, cfg, phase)
         if phase == "teacher":
-            metrics = teach(players, data, cfg, number)
+            metrics = teacher_step(state, data, cfg, number)
         elif phase == "student":
-            metrics, _ = study(players, cfg, number)
+            metrics, _ = student_step(state, cfg, number)
         else:
-            metrics = fight(players, data, cfg, number)
+            metrics = adversarial_step(state, data, cfg, number)
         learned = time.perf_counter()
         metrics |= {"time/learn": learned - began, "time/cpu": time.process_time()}
 
-        # report
-        shown = "world/accuracy" if "world/accuracy" in metrics else "reward/total"
-        if not is_due(number, planned(cfg)[phase], cfg.evaluation.times):
-            lines.add(step, phase, metrics)
-            run.log(metrics, step, show=shown)
-            continue
-        report, numbers = report_on(players, data, cfg, run, phase, step)
-        metrics |= numbers | {"time/evaluate": time.perf_counter() - learned}
+        # evaluate, log, checkpoint
+        due = is_due(number, planned(cfg)[phase], cfg.evaluation.per_phase)
+        if due:
+            report, numbers = report_on(state, data, cfg, run, phase, step)
+            metrics |= numbers | {"time/evaluate": time.perf_counter() - learned}
         lines.add(step, phase, metrics)
-        run.log(metrics, step, show=shown)
-        run.save(step, weights=weights, state=state, metrics=metrics, keep=cfg.evaluation.keep)
-    players.worlds.close()
-    return finish(players, data, cfg, run, report)
+        run.log(metrics, step, show="reward/total" if phase == "student" else "world/token_accuracy")
+        if due:
+            run.save(step, weights=weights, state=saved, metrics=metrics, keep=cfg.evaluation.keep)
+    state.envs.close()
+    return read_reports(run) or {cfg.phase: report}
+
+
+def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
+    """The explorer starts as a copy of the world model; rewards are scaled by their means under random actions."""
+    if phase == "student" and cfg.phase == "all":
+        state.explorer.model.load_state_dict(state.world_model.state_dict())
+    if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
+        terms = reward_terms(state.world_model, data.held_out, cfg)
+        state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
+    if phase == "adversarial":
+        frozen = state.frozen_explorer
+        frozen.episodes.add(explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
+        frozen.initial_errors = frozen_explorer_errors(state, data, stride=cfg.model.stride)
+
+
+def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
+    """Phase teacher: the world model learns from a batch of random episodes."""
+    assert data.train is not None
+    seed, teacher = derive(cfg.seed, "teacher", number), cfg.teacher
+    schedule: dict[str, Any] = {"warmup": teacher.warmup, "total": teacher.iterations, "schedule": "cosine"}
+    metrics = set_learning_rate(state.world_model_optimizer, number, floor=0.05, **schedule)
+    batch, folds = sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed)
+    return metrics | fit_world_model(state, batch, folds, cfg, seed)
+
+
+def fit_world_model(
+    state: TrainState, batch: fitting.EncodedSequences, folds: Tensor, cfg: Config, seed: int
+) -> dict[str, float]:
+    """Truncated BPTT, one gradient step a window: in order with the memory carried on, or at random; mean metrics."""
+    world_model, optimizer, length = state.world_model, state.world_model_optimizer, cfg.teacher.bptt_length
+    guard, rng, generator = state.world_model_guard, numpy_rng(seed, "windows"), torch_rng(seed, "flow")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    carry, taken = world_model.memory.initial(len(batch.frames)), []
+    for index in range(-(-batch.steps // length)):
+        start = index * length
+        if not cfg.teacher.sequential_training:
+            start = int(rng.integers(0, max(1, batch.steps - length + 1)))
+            carry = fitting.memory_state_at(world_model, batch, start)
+        times = torch.arange(start, min(start + length, batch.steps))
+        how: dict[str, Any] = {"stride": cfg.model.stride, "action_loss_coef": cfg.teacher.action_loss_coef}
+        loss, stats, carry = world_model_loss(world_model, batch, times, carry, folds, generator=generator, **how)
+        # update: the mean over the steps of all processes
+        count = float(batch.mask[:, times].sum())
+        weight = count / max(1.0, all_reduce_sum(count))
+        if weight:
+            (loss * weight).backward()  # type: ignore[no-untyped-call]
+        metrics = sum_by_name({name: float(value) * weight for name, value in stats.items()})
+        sum_gradients(parameters)
+        mean_loss = all_reduce_sum(float(loss.detach()) * weight)
+        metrics |= clip_and_step(optimizer, parameters, max_norm=MAX_GRAD_NORM, guard=guard, loss=mean_loss)
+        taken.append(metrics)
+    return fitting.average(taken)
+
+
+def world_model_loss(
+    world_model: WorldModel,
+    batch: fitting.EncodedSequences,
+    times: Tensor,
+    carry: Tensor,
+    folds: Tensor,
+    *,
+    stride: int,
+    action_loss_coef: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Metrics, Tensor]:
+    """Loss of a window's steps, metrics, and the memory state after them, detached."""
+    memory, carry = fitting.update_memory(world_model, batch, times, carry)
+    inputs, actions = fitting.inputs_at(world_model, batch, times, memory, stride=stride)
+    # next-frame prediction: cross-entropy of its VQ tokens, teacher-forced from coarse to fine
+    target, mask = batch.ids[:, times + 1].flatten(0, 1), batch.mask[:, times].flatten()
+    logits = world_model.predict(inputs, actions, target)
+    loss = fitting.next_token_loss(logits, target, mask, folds.repeat_interleave(len(times)))
+    accuracy = token_accuracy(mean_logits(logits), target, mask.unsqueeze(1).expand(target.shape))
+    metrics = {"loss/world_model": loss.detach(), "world/token_accuracy": accuracy}
+    # action head: behaviour cloning of the actions taken
+    if action_loss_coef:
+        assert generator is not None
+        cloning = fitting.action_loss(world_model, batch, inputs, times, generator)
+        loss = loss + action_loss_coef * cloning
+        metrics["loss/action"] = cloning.detach()
+    return loss, metrics, carry.detach()
+
+
+def student_step(
+    state: TrainState, cfg: Config, number: int, split: str = "student"
+) -> tuple[dict[str, float], TokenSequences]:
+    """Phase student: PPO of the explorer on intrinsic rewards; the metrics, and the episodes it explored."""
+    ppo, rewards = cfg.student.ppo, cfg.rewards
+    # rollouts: one episode in every environment, and one step for its observation alone
+    rollout, sequences = explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
+
+    # intrinsic rewards, minus what random actions earn: the critic starts at zero
+    weights = rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight
+    terms = state.reward_scale.weighted(reward_terms(state.world_model, sequences, cfg), weights)
+    mask = sequences.mask.to(terms.novelty.device)
+    total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
+    gain = pad((total - sum(weights)).masked_fill(~mask, 0.0), (0, 1)).T.contiguous()
+
+    # advantages
+    rollout = replace(rollout, mask=pad(mask, (0, 1)).T.contiguous())
+    advantages = control_ppo.compute_advantages(rollout, gain, gamma=ppo.gamma, lam=ppo.lam)
+    returns = advantages + rollout.values
+    metrics = control_ppo.critic_metrics(rollout, returns)
+    if ppo.whiten:
+        advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
+    batch = control_ppo.make_batch(rollout, advantages, returns)
+
+    # update
+    metrics |= ppo_update(state, batch, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
+    named = {"memory": terms.divergence, "uncertainty": terms.uncertainty, "novelty": terms.novelty, "total": total}
+    means = {f"reward/{name}": values[mask].mean() for name, values in named.items()}
+    means["policy/std"] = state.explorer.model.action_head.log_std.detach().exp().mean()
+    metrics |= mean_over_processes(means)
+    return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
+
+
+def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int) -> dict[str, float]:
+    """Gradient steps on minibatches: clipped surrogate, value loss, entropy bonus; mean metrics."""
+    explorer, optimizer, guard = state.explorer, state.explorer_optimizer, state.explorer_guard
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    taken: list[dict[str, float]] = []
+    stopped = False
+    for minibatch in control_ppo.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+        scores = score(explorer(minibatch.inputs), minibatch.inputs.actions)
+        mask, returns = minibatch.mask, minibatch.returns
+        assert scores.values is not None
+        if ppo.value_loss == "clipped":
+            value, _ = clipped_value_loss(scores.values, minibatch.old_values, returns, mask, clip=ppo.value_clip)
+        else:
+            value, _ = huber_value_loss(scores.values, returns, mask, delta=ppo.value_clip)
+        old = minibatch.old_logprobs, minibatch.advantages
+        surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
+        entropy = entropy_bonus(scores.entropy, mask)
+        loss = surrogate + ppo.value_coef * value - ppo.entropy_coef * entropy
+        (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
+        parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+        parts |= {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
+        metrics = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        if ppo.max_kl is not None and metrics["policy/approx_kl"] > ppo.max_kl:
+            optimizer.zero_grad()
+            stopped = True
+            break
+        sum_gradients(parameters)
+        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": metrics.pop("loss")}
+        taken.append(metrics | clip_and_step(optimizer, parameters, **how))
+    return control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
+
+
+def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
+    """Phase adversarial: the explorer learns where the world model predicts badly, then the world model from it."""
+    assert data.adversarial is not None
+    adversarial = cfg.adversarial
+    metrics, found = student_step(state, cfg, number, "duel")
+    state.replay.add(concat(gather(found)))
+    lr = learning_rate(number, peak=adversarial.lr, total=adversarial.iterations, schedule="cosine", floor=0.05)
+    for group in state.world_model_optimizer.param_groups:
+        group["lr"] = lr
+    random = data.adversarial, adversarial.random_batch_size
+    explored = state.replay.all(), adversarial.explorer_batch_size
+    updates = []
+    for index in range(adversarial.world_model_updates):
+        seed = derive(cfg.seed, "duel", number, index)
+        updates.append(fit_world_model(state, *sample_batch(state.world_model, [random, explored], seed), cfg, seed))
+    metrics |= fitting.average(updates)
+    errors = frozen_explorer_errors(state, data, stride=cfg.model.stride)
+    return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}

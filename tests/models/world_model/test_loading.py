@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from lookact.errors import ConfigError
 from lookact.models.vla.encoders import hold, open_bert, tiny_bert
 from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
-from lookact.models.world_model.freeze import Freeze, adapt, freeze, owner_of, save_adapter
-from lookact.models.world_model.model import WorldModel, WorldSpec
+from lookact.models.world_model.loading import Freeze, add_adapters, freeze, owner_of, save_adapter
+from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 
 
@@ -18,12 +18,13 @@ def make():
     config = tiny_bert(hidden=32, layers=1, vocabulary=len(tokenizer), length=8)
     bert = hold(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
     return WorldModel(
-        WorldSpec(3, 2, VQSpec(16, 8, 4, (1, 2), 8), width=16, heads=2, layers=1), TextEncoder(text, bert, tokenizer)
+        WorldModelSpec(3, 2, VQSpec(16, 8, 4, (1, 2), 8), width=16, heads=2, layers=1),
+        TextEncoder(text, bert, tokenizer),
     )
 
 
-def learning(world):
-    return {owner_of(name) for name, parameter in world.named_parameters() if parameter.requires_grad}
+def learning(world_model):
+    return {owner_of(name) for name, parameter in world_model.named_parameters() if parameter.requires_grad}
 
 
 @pytest.mark.parametrize(
@@ -37,9 +38,9 @@ def learning(world):
     ],
 )
 def test_each_flag_leaves_its_parts_to_learn(how, owners):
-    world = make()
-    freeze(world, how)
-    assert learning(world) == owners
+    world_model = make()
+    freeze(world_model, how)
+    assert learning(world_model) == owners
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,10 @@ def test_each_flag_leaves_its_parts_to_learn(how, owners):
         ("attention.norms.understanding.bias", "understanding"),
         ("memory.gru.weight_hh_l0", "generation"),
         ("memory_input.weight", "generation"),
-        ("place_query", "generation"),
-        ("place_context", "generation"),
+        ("pos_query", "generation"),
+        ("pos_context", "generation"),
         ("critic.output.weight", "action"),
-        ("vq.decoder.0.weight", "tokens"),
+        ("vq.decoder.0.weight", "vq"),
     ],
 )
 def test_every_parameter_has_an_owner(name, owner):
@@ -66,26 +67,28 @@ def test_flags_that_leave_nothing_are_refused():
 
 
 def test_adapters_change_nothing_and_learn_alone_in_attention(tmp_path):
-    plain, world = make(), make()
-    world.load_state_dict(plain.state_dict())
-    adapt(world, rank=2, alpha=4, seed=0)
-    freeze(world, Freeze())
+    plain, world_model = make(), make()
+    world_model.load_state_dict(plain.state_dict())
+    add_adapters(world_model, rank=2, alpha=4, seed=0)
+    freeze(world_model, Freeze())
     x = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(3, 3, dtype=torch.bool)
-    torch.testing.assert_close(world.attention([("action", x)], mask), plain.attention([("action", x)], mask))
-    inside = [name for name, p in world.named_parameters() if p.requires_grad and name.startswith("attention.blocks")]
+    torch.testing.assert_close(world_model.attention([("action", x)], mask), plain.attention([("action", x)], mask))
+    inside = [
+        name for name, p in world_model.named_parameters() if p.requires_grad and name.startswith("attention.blocks")
+    ]
     assert len(inside) == 3 * 2 * 2
     assert all("lora_" in name for name in inside)
-    save_adapter(world, 2, 4, tmp_path)
+    save_adapter(world_model, 2, 4, tmp_path)
     assert len(load_file(tmp_path / "adapter_model.safetensors")) == len(inside)
     assert json.loads((tmp_path / "adapter_config.json").read_text())["r"] == 2
 
 
 def test_adapters_are_drawn_from_the_seed():
-    worlds = [make(), make(), make()]
-    for world, seed in zip(worlds, (0, 0, 1)):
-        adapt(world, rank=2, alpha=4, seed=seed)
+    models = [make(), make(), make()]
+    for world_model, seed in zip(models, (0, 0, 1)):
+        add_adapters(world_model, rank=2, alpha=4, seed=seed)
     name = "attention.blocks.0.experts.action.q_proj.lora_A.default.weight"
-    first, same, other = (dict(world.named_parameters())[name] for world in worlds)
+    first, same, other = (dict(world_model.named_parameters())[name] for world_model in models)
     assert first.equal(same)
     assert not first.equal(other)

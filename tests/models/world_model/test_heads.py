@@ -3,19 +3,21 @@ import torch
 from torch import nn
 
 from lookact.errors import ConfigError
-from lookact.models.world_model.action_head import Actions, ActionSpec, draw_times
+from lookact.models.world_model.heads import ActionHead, ActionSpec, CodebookHead, neighbourhoods, sample_flow_times
+
+LATENT = 3
 
 
 def make(head, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        actions = Actions(ActionSpec(dim=6, size=2, chunk=3, head=head, std=0.5), 16)
-    actions.start(torch.Generator().manual_seed(seed))
+        actions = ActionHead(ActionSpec(dim=6, size=2, chunk=3, head=head, std=0.5), 16)
+    actions.init_weights(torch.Generator().manual_seed(seed))
     return actions
 
 
 def test_times_follow_their_distribution():
-    times = draw_times(20_000, torch.Generator().manual_seed(0))
+    times = sample_flow_times(20_000, torch.Generator().manual_seed(0))
     assert times.min() >= 0.001
     assert times.max() <= 1.0
     # of Beta(1.5, 1): mean 0.6, and P(t < 0.25) = 0.125
@@ -71,7 +73,7 @@ def test_the_flow_learns_to_make_an_action_from_noise():
 
 def test_the_gaussian_starts_near_zero_and_stays_within_bounds():
     actions = make("gaussian")
-    mean = actions.mean(actions.asked(5))
+    mean = actions.mean(actions.query_tokens(5))
     assert mean.shape == (5, 3, 2)
     assert mean.abs().max() < 0.1
     assert actions.mean(1e4 * torch.ones(1, 3, 16)).abs().max() <= 1.0
@@ -82,4 +84,58 @@ def test_the_gaussian_starts_near_zero_and_stays_within_bounds():
 def test_each_head_refuses_the_others_work(head):
     other = "gaussian" if head == "flow" else "flow"
     with pytest.raises(ConfigError, match=f"set it to {other}"):
-        make(head).asked(1) if other == "gaussian" else make(head).noised(torch.zeros(1, 3, 6), torch.ones(1))
+        make(head).query_tokens(1) if other == "gaussian" else make(head).flow_tokens(
+            torch.zeros(1, 3, 6), torch.ones(1)
+        )
+
+
+def make_head(members=2):
+    generator = torch.Generator().manual_seed(0)
+    head = CodebookHead(members, 8, LATENT, 6, generator)
+    books = torch.randn(2, 6, LATENT, generator=generator)
+    return head, books
+
+
+def zero(heads):
+    for parameter in heads.parameters():
+        parameter.data.zero_()
+
+
+def test_a_head_of_zeros_predicts_that_nothing_moves():
+    head, books = make_head()
+    zero(head.heads)
+    ids = torch.tensor([[3, 0, 1, 2, 5], [2, 4, 4, 0, 1]])
+    baseline = torch.cat([books[0][ids[:, :1]], books[1][ids[:, 1:]]], dim=1)
+    logits = head(torch.zeros(2, 5, 8), baseline, books, torch.ones(2, 6), (1, 2))
+    assert logits.shape == (2, 2, 5, 6)
+    assert logits.argmax(dim=-1).equal(ids.expand(2, -1, -1))
+
+
+def test_likelihood_falls_with_the_squared_distance():
+    head, books = make_head(members=1)
+    zero(head.heads)
+    baseline = torch.randn(1, 1, LATENT, generator=torch.Generator().manual_seed(1))
+    logits = head(torch.zeros(1, 1, 8), baseline, books[:1], torch.ones(1, 6), (1,))[0, 0, 0]
+    unit = books[0].square().mean().sqrt()
+    distances = ((baseline[0, 0] - books[0]) / unit).square().sum(dim=1) / LATENT
+    torch.testing.assert_close(logits - logits[0], distances[0] - distances)
+
+
+def test_of_two_entries_alike_the_one_in_use_is_likelier_by_as_much_as_it_is_used():
+    head, books = make_head(members=1)
+    books[0, 1] = books[0, 0]
+    usage = torch.tensor([[1.0, 4.0, 1.0, 1.0, 1.0, 1.0]])
+    zero(head.heads)
+    logits = head(torch.zeros(1, 1, 8), books[0][None, :1], books[:1], usage, (1,))[0, 0, 0]
+    assert (logits[1] - logits[0]).exp().item() == pytest.approx(4.0, rel=1e-5)
+
+
+def test_neighbourhoods_are_a_cell_and_its_eight_neighbours():
+    cells = torch.arange(16.0).reshape(1, 16, 1)
+    around = neighbourhoods(cells, (1, 2, 4))[0, :, :, 0]
+    assert around.shape == (21, 9)
+    assert around[0].tolist() == [7.5] * 9
+    # the first of four quarters, and its right, lower and diagonal neighbour
+    assert around[1].tolist() == [2.5, 2.5, 4.5, 2.5, 2.5, 4.5, 10.5, 10.5, 12.5]
+    assert around[5 + 5].tolist() == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+    assert around[5 + 0].tolist() == [0, 0, 1, 0, 0, 1, 4, 4, 5]

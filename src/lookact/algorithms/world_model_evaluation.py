@@ -1,0 +1,134 @@
+"""World-model evaluation: next-frame and open-loop prediction beside copying baselines, one number an episode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookact.algorithms.world_model import (
+    EncodedSequences,
+    encode_wrist_only,
+    ensemble_nll,
+    generate_sequences,
+    inputs_at,
+    memory_state_at,
+    predict_sequences,
+    run_memory,
+)
+from lookact.data.sequences import TokenSequences
+from lookact.models.world_model.model import WorldModel
+from lookact.models.world_model.vq import psnr
+from lookact.training.evaluation import Numbers
+
+
+@torch.no_grad()
+def next_frame_numbers(
+    world_model: WorldModel, sequences: EncodedSequences, frames: Tensor, *, stride: int, use_memory: bool = True
+) -> Numbers:
+    """One step ahead: teacher-forced NLL a token, and accuracy and PSNR of the greedily decoded frame."""
+    memory = run_memory(world_model, sequences, reset_each_step=not use_memory)
+    truth = sequences.ids[:, 1:]
+    nll = ensemble_nll(predict_sequences(world_model, sequences, memory, stride=stride), truth)
+    generated = generate_sequences(world_model, sequences, memory, stride=stride)
+    return {
+        "token_accuracy": by_row((generated == truth).float(), sequences.mask),
+        "psnr": by_row(frame_psnr(world_model, generated, frames[:, 1:]), sequences.mask),
+        "error": by_row(nll, sequences.mask),
+    }
+
+
+@torch.no_grad()
+def open_loop_numbers(
+    world_model: WorldModel,
+    sequences: EncodedSequences,
+    frames: Tensor,
+    *,
+    stride: int,
+    horizon: int,
+    starts: int,
+    use_memory: bool = True,
+) -> Numbers:
+    """`horizon` steps ahead from `starts` points of each episode, fed with its own frames; the state is held."""
+    last = sequences.steps - horizon
+    begins = sorted({round(place) for place in np.linspace(min(world_model.spec.history, last), last, starts)})
+    found: dict[str, list[Tensor]] = {"token_accuracy": [], "psnr": [], "copy_accuracy": [], "copy_psnr": []}
+    for begin in begins:
+        ids = open_loop_tokens(world_model, sequences, begin, horizon=horizon, stride=stride, use_memory=use_memory)
+        truth, true_frames = sequences.ids[:, begin + horizon], frames[:, begin + horizon]
+        found["token_accuracy"].append((ids == truth).float().mean(dim=1))
+        found["psnr"].append(frame_psnr(world_model, ids[:, None], true_frames[:, None])[:, 0])
+        found["copy_accuracy"].append((sequences.ids[:, begin] == truth).float().mean(dim=1))
+        found["copy_psnr"].append(psnr(frames[:, begin], true_frames))
+    return {name: torch.stack(values).mean(dim=0).double().cpu().numpy() for name, values in found.items()}
+
+
+def open_loop_tokens(
+    world_model: WorldModel, sequences: EncodedSequences, begin: int, *, horizon: int, stride: int, use_memory: bool
+) -> Tensor:
+    """Tokens (b, tokens) predicted `horizon` steps after frame `begin`, given the actions and no later frame."""
+    frames, state = sequences.frames.clone(), sequences.state.clone()
+    state[:, begin + 1 :] = state[:, begin : begin + 1]
+    imagined = replace(sequences, frames=frames, state=state)
+    zeros = world_model.memory.initial(len(frames))
+    carry = memory_state_at(world_model, sequences, begin) if use_memory else zeros
+    ids = sequences.ids[:, begin]
+    for time in range(begin, begin + horizon):
+        now = torch.tensor([time])
+        observed = frames[:, now], sequences.previous_actions[:, now], state[:, now]
+        memory, after = world_model.update_memory(*observed, carry)
+        inputs, action = inputs_at(world_model, imagined, now, memory, stride=stride)
+        ids = world_model.generate(inputs, action)
+        frames[:, time + 1] = world_model.features(ids)
+        carry = after if use_memory else zeros
+    return ids
+
+
+def baseline_numbers(world_model: WorldModel, sequences: EncodedSequences, frames: Tensor) -> Numbers:
+    """Copying the present frame, each position's most frequent token, and the reconstruction of the true tokens."""
+    truth, present = sequences.ids[:, 1:], sequences.ids[:, :-1]
+    majority = truth.flatten(0, 1).mode(dim=0).values
+    copied = torch.stack([psnr(now, then) for now, then in zip(frames[:, :-1], frames[:, 1:])])
+    return {
+        "copy_accuracy": by_row((present == truth).float(), sequences.mask),
+        "majority_accuracy": by_row((majority == truth).float(), sequences.mask),
+        "copy_psnr": by_row(copied, sequences.mask),
+        "reconstruction_psnr": by_row(frame_psnr(world_model, truth, frames[:, 1:]), sequences.mask),
+    }
+
+
+def prediction_error(world_model: WorldModel, sequences: TokenSequences, *, stride: int) -> NDArray[np.float64]:
+    """NLL (b,) in nats a token of the next wrist frames, without a head camera."""
+    encoded = encode_wrist_only(world_model, sequences)
+    logits = predict_sequences(world_model, encoded, run_memory(world_model, encoded), stride=stride)
+    return by_row(ensemble_nll(logits, encoded.ids[:, 1:]), encoded.mask)
+
+
+@torch.no_grad()
+def image_error(world_model: WorldModel, sequences: TokenSequences, *, stride: int) -> NDArray[np.float64]:
+    """Mean squared error (b,) of decoded frames, in grey levels of 255, without a head camera.
+
+    The reference is the frame that its own tokens decode to: quantisation error is not counted.
+    """
+    encoded = encode_wrist_only(world_model, sequences)
+    generated = generate_sequences(world_model, encoded, run_memory(world_model, encoded), stride=stride)
+    vq, pairs = world_model.vq, zip(generated, encoded.ids[:, 1:])
+    return by_row(torch.stack([(vq.decode(x).float() - vq.decode(y).float()).square() for x, y in pairs]), encoded.mask)
+
+
+def frame_psnr(world_model: WorldModel, ids: Tensor, frames: Tensor) -> Tensor:
+    """PSNR (b, t) of decoded ids (b, t, tokens) against true frames (b, t, h, w, 3)."""
+    rows = [psnr(world_model.vq.decode(one), true.to(one.device)) for one, true in zip(ids, frames)]
+    return torch.stack(rows)
+
+
+def by_row(values: Tensor, mask: Tensor) -> NDArray[np.float64]:
+    """Means (b,) over the steps of mask (b, t), and whatever axes follow, of values (b, t, ...)."""
+    means = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
+    counts = mask.to(means.device)
+    mean = (means * counts).sum(dim=1) / counts.sum(dim=1).clamp(min=1)
+    result: NDArray[np.float64] = mean.cpu().numpy()
+    return result
