@@ -16,6 +16,7 @@ from benchmarks.walks import Load, make_checkpoint
 from lookact.training.progress import progress
 
 AIM = Aim(3.0, at_least=True)
+KERNELS_AIM = Aim(1.3, at_least=True)
 WITHOUT_TRL = "not installed: pip install 'lookact[bench]'"
 UNEQUAL = (
     "TRL: GRPOTrainer with environment_factory; tool answers carry the pictures; every reply is read as a tool call, "
@@ -44,6 +45,7 @@ def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
             lambda: pair_row("rollout", nav_rollout.keeps, nav_rollout.rereads, folder, few, repetitions),
             lambda: pair_row("rollout", nav_rollout.keeps, nav_rollout.rereads, folder, load, repetitions),
             lambda: pair_row("update", nav_update.by_episode, nav_update.by_turn, folder, load, repetitions),
+            lambda: kernels_row(folder, load, repetitions),
             lambda: trl_row(folder, load, repetitions),
             lambda: flops_row(folder, load, repetitions),
         ]
@@ -58,7 +60,7 @@ def main(*, load: Load | None = None, repetitions: int = 5) -> dict[str, Any]:
             "walks are recorded beforehand, so that environments take no time on either side",
             "rollout: keys and values kept across turns, against reading the whole conversation again in every turn "
             "(same model code, same sampled tokens); update: forward and backward with one sequence an episode, "
-            "against one a turn (same gradient)",
+            "against one a turn (same gradient); kernels: the whole step, against Hugging Face's own modules",
             *UNEQUAL,
             "matrix products: FLOP/s of the whole update, against the same products done alone; attention's inner "
             "products are not counted",
@@ -70,6 +72,15 @@ def pair_row(name: str, ours: Prepare, against: Prepare, folder: Path, load: Loa
     """Two ways to do one thing on the same load."""
     times = race({"ours": (ours, (folder, load)), "against": (against, (folder, load))}, repetitions=repetitions)
     return timed_row(f"{name}, {load.environments} environments", times, AIM)
+
+
+def kernels_row(folder: Path, load: Load, repetitions: int) -> Row:
+    """The whole step with `models/vlm/kernels`, beside the stock modules."""
+    ways: dict[str, tuple[Prepare, Any]] = {
+        "ours": (nav_update.whole_step, (folder, load)),
+        "against": (nav_update.stock_step, (folder, load)),
+    }
+    return timed_row(f"kernels, {load.environments} environments", race(ways, repetitions=repetitions), KERNELS_AIM)
 
 
 def trl_row(folder: Path, load: Load, repetitions: int) -> Row:

@@ -15,6 +15,7 @@ from benchmarks.walks import Load, RecordedWalk, make_specs, make_walks, open_ch
 from lookact.algorithms.sft import micro_batches
 from lookact.batch import Batch, TokenInputs
 from lookact.data.segments import Segment, cut
+from lookact.models.vlm import kernels
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.advantages import leave_one_out
 from lookact.ops.masked import Metrics
@@ -54,6 +55,20 @@ def whole_step(folder: Path, load: Load) -> Work:
             "turns": sum(len(episode.turns) for episode in episodes),
             "sampled_tokens": sum(len(segment.mask) for segment in segments),
         }
+
+    return work
+
+
+def stock_step(folder: Path, load: Load) -> Work:
+    """`whole_step` by Hugging Face's own modules."""
+    step = whole_step(folder, load)
+
+    def work() -> Facts:
+        kernels.ENABLED = False
+        try:
+            return step()
+        finally:
+            kernels.ENABLED = True
 
     return work
 

@@ -56,7 +56,14 @@ def test_every_side_runs_and_does_as_much_as_the_other(monkeypatch, load):
     monkeypatch.setattr(nav, "race", race_here)
     rows = nav.main(load=load, repetitions=1)["rows"]
     names = [row["name"].split(",")[0] for row in rows]
-    assert names == ["rollout", "rollout", "update", "whole step against TRL", "matrix products of the update"]
+    assert names == [
+        "rollout",
+        "rollout",
+        "update",
+        "kernels",
+        "whole step against TRL",
+        "matrix products of the update",
+    ]
     equal = ("turns", "prompt_tokens", "units", "flops")
     for row in rows:
         ours, against = (row["detail"].get(side, {"facts": {}})["facts"] for side in ("ours", "against"))
