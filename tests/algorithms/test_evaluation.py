@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from lookact.rollout.samplers.dummy import DummyActor
 
 from lookact.algorithms.evaluation import fill_store, final_reports, run_split
 from lookact.data.episode_store import EpisodeStore
 from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.types import Observation
 
 SPECS = make_specs(0, "test", groups=5)
@@ -28,7 +28,7 @@ class Coin:
 
 @pytest.fixture
 def actor():
-    return DummyActor(lambda rng: str(rng.choice(["heads", "tails"])))
+    return RandomActor(lambda rng: str(rng.choice(["heads", "tails"])))
 
 
 def test_a_split_does_not_depend_on_how_many_environments_run_it(actor):
