@@ -59,6 +59,38 @@ class SequenceInputs:
 
 
 @dataclass(frozen=True)
+class ActorOutput:
+    """The actor's output for a batch of steps, before the critic's."""
+
+    mean: Tensor
+    """(b, chunk, a)"""
+    log_std: Tensor
+    """(a,)"""
+    critic_features: Tensor
+    """(b, ...) the critic's input."""
+    carry: Tensor | None
+    """(1, b, hidden) memory after the step."""
+
+    def with_values(self, values: Tensor) -> ActorCriticOutput:
+        """The same with the critic's values (b,)."""
+        return ActorCriticOutput(self.mean, self.log_std, values, self.carry)
+
+
+@dataclass(frozen=True)
+class ActorCriticOutput:
+    """Actor and critic on a batch of steps."""
+
+    mean: Tensor
+    """(b, chunk, a)"""
+    log_std: Tensor
+    """(a,)"""
+    values: Tensor
+    """(b,)"""
+    carry: Tensor | None
+    """(1, b, hidden) memory after the step."""
+
+
+@dataclass(frozen=True)
 class Scores:
     """A policy's view of units that were already taken."""
 

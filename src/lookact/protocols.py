@@ -13,9 +13,11 @@ from lookact.types import Image, Observation, Preference, TokenPrompt, TokenRepl
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import torch
     from torch import Tensor
 
-    from lookact.types import Decision
+    from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs
+    from lookact.types import Decision, PlanEpisode, VectorObservation, VectorStep
 
 
 class Env(Protocol):
@@ -53,6 +55,55 @@ class TokenEngine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class ControlPolicy(Protocol):
+    """A policy over action vectors."""
+
+    @property
+    def spec(self) -> Any:
+        """With `cameras`, `history` and `action_size`."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def frozen_vision(self) -> bool:
+        """Whether `features` of a frame never change."""
+        ...
+
+    def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]: ...
+    def tokenize(self, texts: Sequence[str]) -> Tensor: ...
+    def start_carry(self, rows: int) -> Tensor | None: ...
+    def actor(self, inputs: ControlInputs) -> ActorOutput: ...
+    def value(self, critic_features: Tensor) -> Tensor: ...
+    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
+        """Both at once."""
+
+
+class EnvPart(Protocol):
+    """Environments side by side that reset themselves in the step that ends an episode."""
+
+    @property
+    def num_envs(self) -> int: ...
+    def reset(
+        self, plan_episode: PlanEpisode | None = None
+    ) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]: ...
+    def send(self, actions: NDArray[np.float32]) -> None: ...
+    def receive(self) -> VectorStep: ...
+
+
+class VectorEnvLike(Protocol):
+    """All rows, in parts that may step at the same time."""
+
+    @property
+    def num_envs(self) -> int: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def action_space(self) -> Any: ...
+    @property
+    def parts(self) -> Sequence[EnvPart]: ...
 
 
 class Judge(Protocol):

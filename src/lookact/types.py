@@ -6,7 +6,7 @@ A mask is True where a unit counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,40 @@ class EpisodeSpec:
     seed: int
     options: Mapping[str, Any] = field(default_factory=dict)
     """Passed to `env.reset(seed=..., options=...)`; equal within a group."""
+
+
+EpisodePlan = tuple[int, Mapping[str, Any]]
+"""Seed and options of the next episode."""
+PlanEpisode = Callable[[int, int], EpisodePlan]
+"""Seed and options of a row's n-th episode."""
+
+
+@dataclass(frozen=True)
+class VectorObservation:
+    """What all rows are shown."""
+
+    arrays: dict[str, NDArray[Any]]
+    """Name to (rows, ...)."""
+    texts: dict[str, tuple[str, ...]]
+    """Name to one text a row."""
+
+    def row(self, row: int) -> dict[str, Any]:
+        """One row as the environment itself shows it."""
+        arrays = {name: array[row] for name, array in self.arrays.items()}
+        return arrays | {name: texts[row] for name, texts in self.texts.items()}
+
+
+@dataclass(frozen=True)
+class VectorStep:
+    """One step of all rows."""
+
+    observations: VectorObservation
+    rewards: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    infos: tuple[dict[str, Any], ...]
+    finals: dict[int, dict[str, Any]]
+    """Of rows whose episode ended: the observation after its last step."""
 
 
 @dataclass(frozen=True)

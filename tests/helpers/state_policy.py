@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
-from lookact.models.actor_critic import ActorOutput
+from lookact.batch import ActorOutput
 
 
 class StatePolicy(nn.Module):

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
-from lookact.batch import ControlInputs
+from lookact.batch import ActorCriticOutput, ControlInputs
 from lookact.errors import ConfigError
-from lookact.models.actor_critic import ActorCriticOutput, FrozenPolicy, ValueHead, draw, score
+from lookact.models.actor_critic import FrozenPolicy, ValueHead, draw, score
 from state_policy import StatePolicy
 
 MEAN = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0))

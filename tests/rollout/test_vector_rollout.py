@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookact.batch import ControlInputs
+from lookact.batch import ActorOutput, ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv
-from lookact.models.actor_critic import ActorOutput
 from lookact.rollout.vector_rollout import collect_rollout
 from state_policy import StatePolicy
 

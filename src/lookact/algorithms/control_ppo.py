@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from lookact.algorithms.token_ppo import mean_over_processes
-from lookact.batch import ControlInputs, to_device
-from lookact.models.actor_critic import ActorCriticOutput
+from lookact.batch import ActorCriticOutput, ControlInputs, to_device
 from lookact.ops.masked import masked_mean
 from lookact.ops.moments import RunningMoments, sums
 from lookact.ops.returns import gae

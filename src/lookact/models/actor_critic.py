@@ -1,49 +1,16 @@
-"""Actor-critic outputs of control policies (a diagonal Gaussian over actions, and a value), and the value head."""
+"""Outputs of control policies, a Gaussian over actions and a value: drawn, scored, frozen; and the value head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from lookact.batch import ControlInputs, Scores
+from lookact.batch import ActorCriticOutput, ControlInputs, Scores
 from lookact.errors import ConfigError
 from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
-
-
-@dataclass(frozen=True)
-class ActorOutput:
-    """The actor's output for a batch of steps, before the critic's."""
-
-    mean: Tensor
-    """(b, chunk, a)"""
-    log_std: Tensor
-    """(a,)"""
-    critic_features: Tensor
-    """(b, ...) the critic's input."""
-    carry: Tensor | None
-    """(1, b, hidden) memory after the step."""
-
-    def with_values(self, values: Tensor) -> ActorCriticOutput:
-        """The same with the critic's values (b,)."""
-        return ActorCriticOutput(self.mean, self.log_std, values, self.carry)
-
-
-@dataclass(frozen=True)
-class ActorCriticOutput:
-    """Actor and critic on a batch of steps."""
-
-    mean: Tensor
-    """(b, chunk, a)"""
-    log_std: Tensor
-    """(a,)"""
-    values: Tensor
-    """(b,)"""
-    carry: Tensor | None
-    """(1, b, hidden) memory after the step."""
 
 
 def draw(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.data.sequences import Recording
-from lookact.envs.vector.vector_env import PlanEpisode
-from lookact.rollout.vector_rollout import EnvPart
+from lookact.protocols import EnvPart
+from lookact.types import PlanEpisode
 
 
 def record(envs: EnvPart, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> Recording:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,58 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookact.batch import ControlInputs
-from lookact.envs.vector.vector_env import PlanEpisode, VectorObservation, VectorStep
-from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
 from lookact.ops.gaussian import gaussian_logprob
-
-
-class ControlPolicy(Protocol):
-    """A policy over action vectors."""
-
-    @property
-    def spec(self) -> Any:
-        """With `cameras`, `history` and `action_size`."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def frozen_vision(self) -> bool:
-        """Whether `features` of a frame never change."""
-        ...
-
-    def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]: ...
-    def tokenize(self, texts: Sequence[str]) -> Tensor: ...
-    def start_carry(self, rows: int) -> Tensor | None: ...
-    def actor(self, inputs: ControlInputs) -> ActorOutput: ...
-    def value(self, critic_features: Tensor) -> Tensor: ...
-    def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
-        """Both at once."""
-
-
-class EnvPart(Protocol):
-    """Environments side by side that reset themselves in the step that ends an episode."""
-
-    @property
-    def num_envs(self) -> int: ...
-    def reset(
-        self, plan_episode: PlanEpisode | None = None
-    ) -> tuple[VectorObservation, tuple[dict[str, Any], ...]]: ...
-    def send(self, actions: NDArray[np.float32]) -> None: ...
-    def receive(self) -> VectorStep: ...
-
-
-class VectorEnvLike(Protocol):
-    """All rows, in parts that may step at the same time."""
-
-    @property
-    def num_envs(self) -> int: ...
-    @property
-    def restarts(self) -> int: ...
-    @property
-    def action_space(self) -> Any: ...
-    @property
-    def parts(self) -> Sequence[EnvPart]: ...
+from lookact.protocols import ControlPolicy, EnvPart, VectorEnvLike
+from lookact.types import PlanEpisode, VectorObservation, VectorStep
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
 
-from lookact.batch import Scores, to_device
+from lookact.batch import ActorCriticOutput, ActorOutput, Scores, to_device
 from lookact.errors import ConfigError
-from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
 from lookact.training.settings import Parallel
 
 if TYPE_CHECKING:

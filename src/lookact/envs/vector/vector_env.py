@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -23,42 +23,12 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
-from lookact.envs.vector.worker import EpisodePlan, MakeEnv, Memory, RowStep, ask, parts_of, receive, share, work
+from lookact.envs.vector.worker import MakeEnv, Memory, RowStep, ask, parts_of, receive, share, work
 from lookact.errors import ConfigError, EnvError
 from lookact.seeding import derive
+from lookact.types import EpisodePlan, PlanEpisode, VectorObservation, VectorStep
 
 log = logging.getLogger(__name__)
-
-PlanEpisode = Callable[[int, int], EpisodePlan]
-"""Seed and options of a row's n-th episode."""
-
-
-@dataclass(frozen=True)
-class VectorObservation:
-    """What all rows are shown."""
-
-    arrays: dict[str, NDArray[Any]]
-    """Name to (rows, ...)."""
-    texts: dict[str, tuple[str, ...]]
-    """Name to one text a row."""
-
-    def row(self, row: int) -> dict[str, Any]:
-        """One row as the environment itself shows it."""
-        arrays = {name: array[row] for name, array in self.arrays.items()}
-        return arrays | {name: texts[row] for name, texts in self.texts.items()}
-
-
-@dataclass(frozen=True)
-class VectorStep:
-    """One step of all rows."""
-
-    observations: VectorObservation
-    rewards: NDArray[np.float32]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    infos: tuple[dict[str, Any], ...]
-    finals: dict[int, dict[str, Any]]
-    """Of rows whose episode ended: the observation after its last step."""
 
 
 @dataclass

@@ -15,10 +15,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lookact.errors import EnvError
+from lookact.types import EpisodePlan
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
-EpisodePlan = tuple[int, Mapping[str, Any]]
-"""Seed and options of the next episode."""
 Arrays = dict[str, NDArray[Any]]
 
 

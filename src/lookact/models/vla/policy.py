@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from lookact.batch import ControlInputs, Scores, SequenceInputs
-from lookact.models.actor_critic import ActorCriticOutput, ActorOutput, ValueHead, draw, score
+from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs, Scores, SequenceInputs
+from lookact.models.actor_critic import ValueHead, draw, score
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.fusion import Fusion
 from lookact.models.vla.text import TextEncoder

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from lookact.batch import ControlInputs
-from lookact.models.actor_critic import ActorCriticOutput, ActorOutput
+from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs
 from lookact.models.world_model.model import WorldModel, WorldModelInputs
 
 MIN_LOG_STD, MAX_LOG_STD = -2.5, 0.3

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_episodes import control_turn, table_observation
 from lookact.data.lerobot.video import write_video
-from lookact.envs.vector.vector_env import VectorEnv, VectorObservation, VectorStep
+from lookact.envs.vector.vector_env import VectorEnv
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import Evaluation, World
 from lookact.recipes.vla_ppo.demos import FPS, cores
@@ -24,7 +24,7 @@ from lookact.training.distributed import gather, rank, world_size
 from lookact.training.evaluation import bootstrap_interval, wilson_interval
 from lookact.training.kept_episodes import KEPT, keep_evaluation
 from lookact.training.progress import Progress, progress
-from lookact.types import Episode, Image, Observation, Turn
+from lookact.types import Episode, Image, Observation, Turn, VectorObservation, VectorStep
 
 START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""

@@ -29,7 +29,7 @@ from lookact.algorithms.control_ppo import (
     update_state_statistics,
 )
 from lookact.envs.tabletop.randomise import draw_start
-from lookact.envs.vector.vector_env import PipelinedVectorEnv, PlanEpisode
+from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError
 from lookact.models.actor_critic import FrozenPolicy, score
 from lookact.models.vla.checkpoint import save_encoders
@@ -39,11 +39,12 @@ from lookact.ops.masked import masked_mean, whiten
 from lookact.ops.moments import RunningMoments
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
+from lookact.protocols import VectorEnvLike
 from lookact.recipes.vla_ppo.config import Config, Learn, World
 from lookact.recipes.vla_ppo.demos import cores
 from lookact.recipes.vla_ppo.evaluate import keep_in, measure, metrics_of
 from lookact.recipes.vla_ppo.task import table_maker
-from lookact.rollout.vector_rollout import Rollout, VectorEnvLike, collect_rollout
+from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.seeding import derive, torch_rng
 from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, sum_gradients, world_size
 from lookact.training.kept_episodes import step_name
@@ -52,6 +53,7 @@ from lookact.training.run import Run
 from lookact.training.settings import PPO
 from lookact.training.sharding import make_whole, share_out_control, whole
 from lookact.training.weights import Weights
+from lookact.types import PlanEpisode
 
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:

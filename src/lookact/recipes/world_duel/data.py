@@ -21,7 +21,7 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation, instruction_corpus
 from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
 from lookact.envs.testbeds.noisy_tv import NoisyTV
-from lookact.envs.vector.vector_env import InlineVectorEnv, PlanEpisode, VectorEnv
+from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.errors import DataError
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.loading import (
@@ -45,6 +45,7 @@ from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.training.progress import progress
 from lookact.training.run import Run
 from lookact.training.weights import Weights, read_weights
+from lookact.types import PlanEpisode
 
 TOOL = slice(8, 11)
 """Indices of the tool's position in the tabletop's state."""
