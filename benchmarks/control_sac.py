@@ -19,15 +19,16 @@ from gymnasium import spaces
 
 from benchmarks.report import Aim, Row, lone_row, timed_row
 from benchmarks.timing import Facts, Timing, Work, race
-from lookact.algorithms.sac import SACLearner, SACSpec
 from lookact.data.replay import Replay
 from lookact.judges import prompts
 from lookact.judges.client import ClientSpec, JudgeClient, wait_until_ready
 from lookact.judges.goals import CLASSIC
 from lookact.judges.vlm_judge import VLMJudge
-from lookact.models.sac import SAC
+from lookact.models.sac import SAC, SACLearner
 from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.tiny import TinySpec, make_tiny
+from lookact.recipes.pref_sac.config import SACConfig
+from lookact.recipes.pref_sac.train import sac_update
 from lookact.rollout.samplers.chat_engine import ChatEngine
 from lookact.seeding import numpy_rng, torch_rng
 
@@ -92,18 +93,19 @@ def _rate(timing: Timing) -> str:
 
 
 def learns(load: Load) -> Work:
-    """LookAct's gradient steps."""
+    """LookAct's gradient steps, by the function that pref-sac's loop calls."""
     torch.set_num_threads(1)
     generator = torch_rng(0, "bench")
     sac = SAC(load.state_size, load.action_size, hidden=load.hidden, alpha=1.0, generator=generator)
-    learner = SACLearner(sac, SACSpec())
+    learn = SACConfig()
+    learner = SACLearner(sac, lr=learn.lr)
     replay = Replay(capacity=load.capacity, state_size=load.state_size, action_size=load.action_size)
     for state, action, after, reward in transitions(load):
         replay.add(state, action, reward, after, terminated=False, truncated=False)
 
     def work() -> Facts:
         for _ in range(load.steps):
-            learner.update(replay.sample(load.rows, generator), generator)
+            sac_update(learner, replay.sample(load.rows, generator), generator, learn)
         return {"done": load.steps, "weights": sum(parameter.numel() for parameter in sac.parameters())}
 
     return work

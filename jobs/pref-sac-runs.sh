@@ -23,7 +23,7 @@ for seed in $SEEDS; do
     name=$TASK-seed$seed
     # heavy output may go elsewhere: ARTIFACT_ROOT is read by lookact itself
     # shellcheck disable=SC2086  # settings are words
-    lookact train pref-sac --preset full --world.task "$TASK" --judge.kind server --seed "$seed" --name "$name" \
+    lookact train pref-sac --preset full --env.task "$TASK" --judge.kind server --seed "$seed" --name "$name" \
         --out "$OUT" --auto-resume ${SETTINGS:-} >"$OUT/$name.log" 2>&1 &
     RUNS+=($!)
 done

@@ -48,10 +48,11 @@ SMALLER = {
     "--learn.updates 1 --learn.critic_warmup 0 --learn.rows 2 --learn.steps 24 --learn.workers 2 --world.max_steps 24 "
     "--evaluation.workers 1 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 1 "
     "--evaluation.outside 0",
-    "pref-sac": "--judge.teaching.pictures 32 --judge.teaching.held_out 8 --judge.teaching.looks 1 "
-    "--judge.teaching.lessons 32 --judge.teaching.epochs 1 --world.horizon 20 --feedback.total 12 "
-    "--feedback.session 6 --feedback.every 1 --model.epochs 2 --learn.episodes 4 --learn.random 1 --learn.wander 1 "
-    "--learn.rows 16 --learn.after_reset 4 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
+    "pref-sac": "--judge.sft.images 32 --judge.sft.held_out 8 --judge.sft.regression_epochs 1 "
+    "--judge.sft.qa_pairs 32 --judge.sft.epochs 1 --env.horizon 20 --feedback.total 12 "
+    "--feedback.pairs_per_round 6 --feedback.every 1 --reward_model.epochs 2 --learn.episodes 4 "
+    "--learn.random_episodes 1 --learn.unsupervised_episodes 1 --learn.batch_size 16 --learn.reset_gradient_steps 4 "
+    "--evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
     "world-duel": "--env.num_envs 2 --env.steps_per_episode 8 --model.width 32 --model.layers 1 "
     "--tokenizer.gradient_steps 2 --tokenizer.batch_size 16 --teacher.episodes 4 --teacher.iterations 1 "
     "--teacher.batch_size 2 --teacher.bptt_length 4 --student.iterations 1 --adversarial.iterations 1 "
@@ -81,7 +82,7 @@ NOT_HERE = {
     "--greedy": SCANS,
     "lookact scenes check data/Training": SCANS,
     "lookact serve --model Qwen/Qwen3-VL-8B-Instruct --device cuda:1 --dtype bfloat16 --quantise nf4 --port 8001": GPU,
-    "SERVER_PORT=8001 lookact train pref-sac --preset full --world.task drawer-open-v3 --name drawer": GPU,
+    "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task drawer-open-v3 --name drawer": GPU,
     "lookact train vqa-ppo --preset full": GPU,
 }
 """Commands that can't run here."""

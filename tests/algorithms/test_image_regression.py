@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.algorithms.image_regression import make_head, measuring_loss, standardise, teach_to_measure
+from lookact.algorithms.image_regression import make_head, regress_images, regression_loss, standardise
 from lookact.errors import DataError
 
 
@@ -23,7 +23,7 @@ def test_columns_are_put_on_one_scale_and_constants_say_nothing():
 def test_an_untaught_head_is_wrong_by_one_deviation(chat):
     images, places = squares(16)
     targets = torch.from_numpy(standardise(places))
-    loss, _ = measuring_loss(chat, make_head(chat, images[0], outputs=2), list(zip(images, targets)))
+    loss, _ = regression_loss(chat, make_head(chat, images[0], outputs=2), list(zip(images, targets)))
     assert float(loss.detach()) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -33,7 +33,7 @@ def test_the_tower_learns_where_things_are_and_nothing_else_changes(chat):
     tower = {id(parameter) for parameter in chat.causal.model.visual.parameters()}
     others = {name: value.clone() for name, value in chat.named_parameters() if id(value) not in tower}
     losses = []
-    teach_to_measure(
+    regress_images(
         chat, list(images), places, epochs=15, rows=16, lr=3e-3, seed=0, report=lambda m, _: losses.append(m)
     )
     assert losses[-1]["loss/seeing"] < 0.3 < losses[0]["loss/seeing"]
@@ -43,7 +43,7 @@ def test_the_tower_learns_where_things_are_and_nothing_else_changes(chat):
 
 def test_every_picture_needs_its_numbers(chat):
     images, places = squares(4)
-    with pytest.raises(DataError, match="4 pictures with 3 rows"):
-        teach_to_measure(
+    with pytest.raises(DataError, match="4 images with 3 rows"):
+        regress_images(
             chat, list(images), places[:3], epochs=1, rows=2, lr=1e-3, seed=0, report=lambda metrics, step: None
         )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.data.preferences import PreferenceStore
+from lookact.data.preferences import PreferenceStore, load_labels, save_labels
 from lookact.errors import DataError
 
 
@@ -51,3 +51,26 @@ def test_a_store_of_another_shape_is_refused():
         PreferenceStore(capacity=3, shape=(1, 3)).load_state_dict(
             PreferenceStore(capacity=3, shape=(2, 3)).state_dict()
         )
+
+
+def make_store(length=1):
+    return PreferenceStore(capacity=16, shape=(length, 1))
+
+
+def test_labels_of_one_run_begin_another(tmp_path):
+    store = make_store()
+    store.add(np.array([[[1.0]], [[2.0]]], np.float32), np.array([[[3.0]], [[4.0]]], np.float32), [0, 1])
+    save_labels(store, tmp_path / "labels")
+    again = make_store()
+    assert load_labels(again, tmp_path / "labels") == 2
+    assert torch.equal(again.second, store.second)
+    assert torch.equal(again.labels, store.labels)
+    assert again.counts["pairs"] == 2
+
+
+def test_labels_of_another_task_or_of_nowhere_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no labels at"):
+        load_labels(make_store(), tmp_path / "labels")
+    save_labels(make_store(length=2), tmp_path / "labels")
+    with pytest.raises(DataError, match="another task"):
+        load_labels(make_store(), tmp_path / "labels")

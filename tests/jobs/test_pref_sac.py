@@ -115,17 +115,17 @@ def test_the_runs_start_when_the_server_is_up_and_the_server_ends_with_them(clus
     assert all(notes.index(line) > notes.index("up") for line in started)
     for seed in "012":
         (line,) = [line for line in started if f"--seed {seed} " in line]
-        assert "pref-sac --preset full --world.task drawer-open-v3 --judge.kind server" in line
+        assert "pref-sac --preset full --env.task drawer-open-v3 --judge.kind server" in line
         assert f"--name drawer-open-v3-seed{seed} --out {cluster['OUT']} --auto-resume" in line
         assert line.endswith(f"| port {port} artifacts /scratch gl egl")
     assert not listens(port)
 
 
 def test_without_a_container_the_commands_run_as_they_are(cluster):
-    done, notes = submit(cluster, IMAGE="", SETTINGS="--learn.updates 7")
+    done, notes = submit(cluster, IMAGE="", SETTINGS="--learn.gradient_steps 7")
     assert done.returncode == 0
     assert not any(line.startswith("apptainer") for line in notes)
-    assert "--learn.updates 7" in trainings(notes)[0]
+    assert "--learn.gradient_steps 7" in trainings(notes)[0]
 
 
 def test_a_server_that_does_not_come_up_stops_the_job_at_once(cluster):

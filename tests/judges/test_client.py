@@ -75,7 +75,7 @@ def flaky():
 
 def client_of(server, **changes):
     pauses = []
-    spec = ClientSpec(**({"url": server.url, "model": "m", "patience": 1000.0} | changes))
+    spec = ClientSpec(**({"url": server.url, "model": "m", "retry_s": 1000.0} | changes))
     return JudgeClient(spec, sleep=pauses.append), pauses
 
 
@@ -136,13 +136,13 @@ def test_a_bad_request_is_not_tried_again_and_the_reason_is_told(flaky):
 
 
 def test_a_server_that_is_not_there_is_named_with_the_remedy(free_port):
-    client = JudgeClient(ClientSpec(f"http://127.0.0.1:{free_port}", model="m", patience=0.0))
+    client = JudgeClient(ClientSpec(f"http://127.0.0.1:{free_port}", model="m", retry_s=0.0))
     with pytest.raises(JudgeError, match=f"127.0.0.1:{free_port}.*lookact serve.*SERVER_PORT"):
         client.ask(["?"], max_tokens=1)
 
 
-def test_patience_bounds_the_waiting(flaky):
-    client, pauses = client_of(flaky((503, {}, {})), patience=20.0)
+def test_retry_s_bounds_the_waiting(flaky):
+    client, pauses = client_of(flaky((503, {}, {})), retry_s=20.0)
     with pytest.raises(JudgeError, match="within 20 s"):
         client.ask(["?"], max_tokens=1)
     assert 10 < sum(pauses) <= 20

@@ -162,7 +162,7 @@ def test_a_server_killed_and_restarted_loses_no_label_and_counts_none_twice(serv
     rng = np.random.default_rng(0)
     pairs = [tuple(rng.integers(0, 255, (2, 16, 16, 3), dtype=np.uint8)) for _ in range(40)]
     truth = [int(second.mean() > first.mean()) for first, second in pairs]
-    spec = ClientSpec(f"http://127.0.0.1:{free_port}", patience=300.0, concurrency=4)
+    spec = ClientSpec(f"http://127.0.0.1:{free_port}", retry_s=300.0, concurrency=4)
     judge = VLMJudge(JudgeClient(spec), cache=ReplyCache(tmp_path))
     server = serve_apart(free_port, dies_after=10)
 

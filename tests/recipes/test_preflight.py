@@ -83,12 +83,16 @@ def test_what_runs_here_passes(recipe, preset):
         ("vla-ppo", "--start.folder empty", "empty is no LeRobot dataset: meta/info.json is missing"),
         ("vla-ppo", "--model.vision.image_size 60", "give a multiple of the patch, 8"),
         ("vla-ppo", "--model.vision.source ./nothere", "no checkpoint at ./nothere"),
-        ("pref-sac", f"--judge.kind server --judge.asking.url http://{NOWHERE}", "start one with lookact serve"),
-        ("pref-sac", "--judge.asking.checkpoint empty", "empty is not a checkpoint: it has no config.json"),
+        ("pref-sac", f"--judge.kind server --judge.client.url http://{NOWHERE}", "start one with lookact serve"),
+        ("pref-sac", "--judge.client.checkpoint empty", "empty is not a checkpoint: it has no config.json"),
         ("pref-sac", "--feedback.cached_label_path empty", "no labels at empty: give the folder of a run that asked"),
-        ("pref-sac", "--world.image_size 40", "an embedded judge needs a multiple of 32"),
-        ("pref-sac", "--model.inputs frame --judge.kind oracle --world.image_size 32", "read from frames needs 47"),
-        ("pref-sac", "--world.task mine/Dot-v0", "no goal is known for task mine/Dot-v0: give one in words"),
+        ("pref-sac", "--env.image_size 40", "an embedded judge needs a multiple of 32"),
+        (
+            "pref-sac",
+            "--reward_model.inputs frame --judge.kind oracle --env.image_size 32",
+            "frames needs 47",
+        ),
+        ("pref-sac", "--env.task mine/Dot-v0", "no goal is known for task mine/Dot-v0: give one in words"),
         ("pref-sac", "--device gpu", "device = 'gpu': choose cpu, cuda or cuda:N"),
         ("world-duel", "--phase student", "phase student needs a world model: give teacher_path"),
         (
@@ -120,7 +124,7 @@ def test_what_could_not_work_is_refused(recipe, words, line):
     ("vla-ppo", "mujoco", ""),
     ("vla-ppo", "imageio_ffmpeg", ""),
     ("pref-sac", "uvicorn", ""),
-    ("pref-sac", "metaworld", "--world.task door-close-v3"),
+    ("pref-sac", "metaworld", "--env.task door-close-v3"),
     ("world-duel", "mani_skill", "--env.name maniskill"),
 ])  # fmt: skip
 def test_a_missing_package_is_told_with_what_installs_it(recipe, package, words, monkeypatch):
@@ -156,7 +160,7 @@ def test_what_takes_no_further_processes_says_so(recipe, words, line):
 
 def test_a_judge_that_runs_is_found():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        begin("pref-sac", "--judge.kind", "server", "--judge.asking.url", f"http://127.0.0.1:{server.getsockname()[1]}")
+        begin("pref-sac", "--judge.kind", "server", "--judge.client.url", f"http://127.0.0.1:{server.getsockname()[1]}")
 
 
 def test_what_only_training_needs_is_not_asked_of_an_evaluation():
@@ -217,16 +221,15 @@ def test_room_is_asked_for_what_a_run_writes(monkeypatch, tmp_path):
     full = (
         "--judge.kind",
         "noisy",
-        "--learn.capacity",
+        "--learn.replay_capacity",
         "100000",
-        "--model.inputs",
+        "--reward_model.inputs",
         "frame",
-        "--world.image_size",
+        "--env.image_size",
         "128",
     )
-    assert "this needs about 14.7 GB: free some, give another --out, or set a smaller --learn.capacity" in refusal(
-        "pref-sac", *full, "--world.horizon", "250", "--learn.episodes", "4000"
-    )
+    said = refusal("pref-sac", *full, "--env.horizon", "250", "--learn.episodes", "4000")
+    assert "this needs about 14.7 GB: free some, give another --out, or set a smaller --learn.replay_capacity" in said
     # 20,128 episodes of 51 frames of 128 x 128 from two cameras
     monkeypatch.setattr("lookact.recipes.world_duel.preflight.need_device", lambda setting, device: None)
     monkeypatch.setattr("lookact.recipes.world_duel.preflight.check_source", lambda *_, **__: None)

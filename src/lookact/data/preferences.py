@@ -1,20 +1,24 @@
-"""Comparisons to learn a reward from: two segments and which is better, the oldest giving way when the store is full.
+"""Preference buffer: pairs of segments and which is better, the oldest giving way when it is full.
 
 Pairs with no verdict, and pairs of equals, are counted and not kept.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lookact.errors import DataError
 
+logger = logging.getLogger(__name__)
 COUNTS = ("pairs", "kept", "no_preference", "identical")
 
 
@@ -85,3 +89,24 @@ class PreferenceStore:
             )
         self._written, self.counts = state["written"], Counter(state["counts"])
         self._pairs[: len(self)], self._labels[: len(self)] = state["pairs"], state["labels"]
+
+
+def save_labels(store: PreferenceStore, file: Path) -> None:
+    """Write the labelled pairs, for later runs to start with."""
+    kept = {"first": store.first, "second": store.second, "labels": store.labels}
+    save_file({name: tensor.contiguous().clone() for name, tensor in kept.items()}, file)
+
+
+def load_labels(store: PreferenceStore, file: Path) -> int:
+    """Add the labelled pairs of an earlier run to the store; returns how many."""
+    if not file.is_file():
+        raise DataError(f"no labels at {file}: give the folder of a run that asked, or its {file.name}")
+    held = load_file(file)
+    if held["first"].shape[1:] != store.first.shape[1:]:
+        raise DataError(
+            f"{file} compares {tuple(held['first'].shape[1:])}, this run {tuple(store.first.shape[1:])}: "
+            "it is of another task, reward input or segment length"
+        )
+    added = store.add(held["first"].numpy(), held["second"].numpy(), held["labels"].numpy())
+    logger.info("%d labels were read from %s", added, file)
+    return added

@@ -1,6 +1,6 @@
-"""Transitions of a continuous-control agent in one ring: the oldest make room for the newest; all can be relabelled.
+"""Replay buffer of an off-policy agent: a ring of transitions that can all be relabelled.
 
-A transition is one row of a float table, so that a batch is one gather. Its frame, a small uint8 picture, shows the
+A transition is one row of a float table, so that a batch is one gather. Its frame, a small uint8 image, shows the
 moment AFTER its action, as its next state does. `score` is the true reward, kept for reports and simulated teachers;
 only `reward` is learned from.
 """
@@ -87,6 +87,11 @@ class Replay:
         return self.size
 
     @property
+    def has_frames(self) -> bool:
+        """Whether each transition has a frame."""
+        return self._frames is not None
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all slots, filled or not."""
         return self._table.nbytes + (0 if self._frames is None else self._frames.nbytes)
@@ -107,9 +112,9 @@ class Replay:
         action: Array,
         reward: float,
         next_state: Array,
-        *,
         terminated: bool,
         truncated: bool,
+        *,
         frame: Image | None = None,
         score: float = 0.0,
     ) -> None:
@@ -148,6 +153,11 @@ class Replay:
             frames=None if self._frames is None else self._frames[chosen].numpy(),
             scores=rows[:, -1],
         )
+
+    def features(self, slots: NDArray[np.int64], kind: Feature) -> NDArray[Any]:
+        """What a reward model reads (..., features) of slots (...)."""
+        read = self.slots(slots.reshape(-1)).features(kind)
+        return read.reshape(*slots.shape, *read.shape[1:])
 
     def relabel(self, reward_of: Callable[[Slots], Floats], *, chunk: int = 4096) -> None:
         """Give every filled slot the reward (n,) that the function finds for it, however often the ring has wrapped."""

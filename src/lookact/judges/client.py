@@ -1,6 +1,6 @@
 """Asks a VLM over HTTP: this project's server, or any that speaks OpenAI's chat completions.
 
-Loads no torch. A server that is busy, restarting or not there yet is waited for as long as `patience` allows.
+Loads no torch. A server that is busy, restarting or not there yet is retried for `retry_s`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """Where the server is and how patiently it is asked."""
+    """Where the server is and how long it is retried."""
 
     url: str
     model: str = ""
@@ -46,7 +46,7 @@ class ClientSpec:
     token: str = ""
     timeout: float = 120.0
     """Seconds for one answer."""
-    patience: float = 60.0
+    retry_s: float = 60.0
     """Seconds a request is tried again while the server is busy or away; 0 gives up at the first failure."""
     concurrency: int = 16
     """Requests under way at once."""
@@ -107,7 +107,7 @@ class JudgeClient:
         self._http.close()
 
     def _send(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """One request, tried again while the server is busy or away and patience lasts."""
+        """One request, tried again while the server is busy or away, for up to `retry_s`."""
         url, waited = self.spec.url.rstrip("/") + path, 0.0
         with self._lock:
             self._sent += 1
@@ -121,13 +121,13 @@ class JudgeClient:
                 raise JudgeError(f"{url} refused the request: {reason}")
             pause = max(retry_after(answer), self._pause(number, attempt))
             waited += time.monotonic() - start + pause
-            if waited > self.spec.patience:
+            if waited > self.spec.retry_s:
                 break
             with self._lock:
                 self.retries += 1
             self._sleep(pause)
         raise JudgeError(
-            f"no answer from {url} within {self.spec.patience:g} s ({reason}): start a server with lookact serve, or "
+            f"no answer from {url} within {self.spec.retry_s:g} s ({reason}): start a server with lookact serve, or "
             "give the right address in SERVER_HOST and SERVER_PORT"
         )
 

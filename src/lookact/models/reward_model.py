@@ -1,4 +1,4 @@
-"""Rewards learned from preferences: ensembles that read a state or a picture.
+"""Reward models learned from preferences: ensembles that read a state or an image.
 
 All members are one network, so that an ensemble costs little more than a member. Each may be given rows of its own.
 Rewards have no bounds: with them, preferences between single steps push all good states to the upper one, where the
@@ -27,7 +27,7 @@ class StateRewards(nn.Module):
     """Rewards (members, b) of states (b, s), or (members, b, s)."""
 
     axes = 1
-    """Of what is rewarded."""
+    """Of one input."""
 
     def __init__(
         self, state_size: int, *, members: int = 3, hidden: Sequence[int] = (256, 256), generator: torch.Generator
@@ -42,7 +42,7 @@ class StateRewards(nn.Module):
         return self.standardise.unit.device
 
     def fit_normaliser(self, states: Tensor) -> None:
-        """Learn the scale of each number of a state from these (n, s)."""
+        """Fit the observation normaliser to states (n, s)."""
         self.standardise.fit(states)
 
     def forward(self, states: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class StateRewards(nn.Module):
 
 
 class ImageRewards(nn.Module):
-    """Rewards (members, b) of uint8 pictures (b, h, w, 3), or (members, b, h, w, 3)."""
+    """Rewards (members, b) of uint8 images (b, h, w, 3), or (members, b, h, w, 3)."""
 
     axes = 3
 
@@ -59,7 +59,7 @@ class ImageRewards(nn.Module):
         super().__init__()
         if min(size) < SMALLEST:
             raise ConfigError(
-                f"pictures of {size[0]}x{size[1]} are too small: the reward network needs {SMALLEST} pixels"
+                f"images of {size[0]}x{size[1]} are too small: the reward network needs {SMALLEST} pixels"
             )
         self.members = members
         channels, (height, width) = 3, size
@@ -75,11 +75,11 @@ class ImageRewards(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def fit_normaliser(self, pictures: Tensor) -> None:
-        """Pictures need no scale: a pixel's bounds are known."""
+    def fit_normaliser(self, images: Tensor) -> None:
+        """Images need none: a pixel's bounds are known."""
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        own = pictures if pictures.dim() == 5 else pictures.expand(self.members, *pictures.shape)
+    def forward(self, images: Tensor) -> Tensor:
+        own = images if images.dim() == 5 else images.expand(self.members, *images.shape)
         # members side by side as groups of channels
         hidden = own.permute(1, 0, 4, 2, 3).flatten(1, 2).float() / 255.0 - 0.5
         for layer in self.layers:
@@ -92,8 +92,17 @@ class ImageRewards(nn.Module):
 RewardModel = StateRewards | ImageRewards
 
 
+def make_reward_model(
+    shape: tuple[int, ...], *, members: int, hidden: Sequence[int], generator: torch.Generator
+) -> RewardModel:
+    """An ensemble that reads states of shape (s,), or images of shape (h, w, 3)."""
+    if len(shape) == 1:
+        return StateRewards(shape[0], members=members, hidden=hidden, generator=generator)
+    return ImageRewards((shape[0], shape[1]), members=members, generator=generator)
+
+
 def segment_rewards(model: RewardModel, segments: Tensor) -> Tensor:
-    """Summed rewards (members, n) of segments (n, t, ...), or (members, n, t, ...) of a member's own, on any device."""
+    """Summed rewards (members, n) of segments (n, t, ...), or (members, n, t, ...) with inputs per member."""
     length = segments.shape[-model.axes - 1]
     own = segments.dim() == model.axes + 3
     segments = segments.to(model.device)

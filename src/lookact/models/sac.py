@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lookact.ops.gaussian import squashed_logprob
@@ -137,8 +140,38 @@ class SAC(nn.Module):
         """Actions (b, a) to take at raw states (b, s): sampled with `noise`, else the mean's."""
         return self.actor.act(self.standardise(states), noise)
 
+    def act_on(self, state: NDArray[np.float32], generator: torch.Generator | None = None) -> NDArray[np.float32]:
+        """The action (a,) for one state (s,): sampled where there is a generator, else the mean's."""
+        noise = None if generator is None else torch.randn(1, self.action_size, generator=generator).to(self.device)
+        action: NDArray[np.float32] = self.act(torch.from_numpy(state)[None].to(self.device), noise)[0].cpu().numpy()
+        return action
+
     def reset_critics(self, generator: torch.Generator) -> None:
-        """Start critics and targets anew: a changed reward makes what they have learned worthless."""
+        """Reinitialise critics and targets, as for a reward that has changed altogether."""
         fresh = TwinCritics(self.state_size, self.action_size, self.hidden, generator).state_dict()
         self.critics.load_state_dict(fresh)
         self.target_critics.load_state_dict(fresh)
+
+
+class SACLearner:
+    """A SAC with its optimisers and its count of gradient steps; a Stateful, the weights aside."""
+
+    def __init__(self, sac: SAC, *, lr: float) -> None:
+        self.sac, self.lr, self.steps = sac, lr, 0
+        self.actor_parameters = [*sac.actor.parameters(), sac.log_alpha]
+        self.actor_optimizer = torch.optim.Adam(self.actor_parameters, lr=lr, fused=True)
+        self.critic_optimizer = torch.optim.Adam(sac.critics.parameters(), lr=lr, fused=True)
+
+    def reset_critics(self, generator: torch.Generator) -> None:
+        """Reinitialise critics, target critics and the critics' optimiser."""
+        self.sac.reset_critics(generator)
+        self.critic_optimizer = torch.optim.Adam(self.sac.critics.parameters(), lr=self.lr, fused=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        actor, critic = self.actor_optimizer.state_dict(), self.critic_optimizer.state_dict()
+        return {"steps": self.steps, "actor": actor, "critic": critic}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.steps = state["steps"]
+        self.actor_optimizer.load_state_dict(state["actor"])
+        self.critic_optimizer.load_state_dict(state["critic"])

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -46,3 +48,10 @@ def temperature_loss(log_alpha: Tensor, logprobs: Tensor, *, target_entropy: flo
     """−α·(log π + H_target), averaged: α falls while the policy's entropy is above its target and rises below it."""
     alpha = log_alpha.exp()
     return -(alpha * (logprobs + target_entropy).detach()).mean(), {"alpha": alpha.detach().mean()}
+
+
+@torch.no_grad()
+def polyak_update(targets: Iterable[Tensor], sources: Iterable[Tensor], *, tau: float) -> None:
+    """target ← (1 − τ)·target + τ·source, in place."""
+    for target, source in zip(targets, sources):
+        target.lerp_(source, tau)

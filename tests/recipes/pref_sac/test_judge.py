@@ -1,76 +1,142 @@
-import json
+"""Judges behind servers that die and come back; the servers are real, over a stand-in that sees brightness."""
+
+import os
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
 
-from lookact.plots.judge_accuracy import count_outcomes, read_query_log
-from lookact.recipes.pref_sac.config import Asking, Teaching
-from lookact.recipes.pref_sac.judge import HELD_OUT, REPORT, clear_accuracy, measure_judge, rates, teach_judge
-from lookact.recipes.pref_sac.judge_data import LabelledImages
-from lookact.recipes.pref_sac.service import JudgeService
-from lookact.types import Preference
+from lookact.algorithms.judge_training import LabelledImages, make_corpus, measure_judge, train_judge
+from lookact.errors import JudgeError
+from lookact.models.vlm.tiny import TinySpec, make_tiny
+from lookact.recipes.pref_sac.config import ClientConfig, EnvConfig
+from lookact.recipes.pref_sac.judge import JudgeService, judge_name, progress_of, render_labelled_images
 
+SECONDS = 120.0
 GOAL = "to be bright"
 
 
-def bright_gallery(count, seed):
-    """Pictures of one grey each, and how bright they are."""
+@pytest.fixture
+def pairs():
+    pictures = np.random.default_rng(0).integers(0, 255, (6, 2, 1, 1, 3), dtype=np.uint8)
+    return [tuple(np.broadcast_to(picture, (32, 32, 3)) for picture in pair) for pair in pictures]
+
+
+def brighter(pairs):
+    return [int(two.mean() > one.mean()) for one, two in pairs]
+
+
+def test_a_server_that_runs_is_asked_and_a_rerun_costs_no_request(tmp_path, pairs, bright_server):
+    server = bright_server()
+    for requests in (len(pairs), 0):
+        service = JudgeService(ClientConfig(url=server.url), checkpoint=None, folder=tmp_path)
+        assert [told.verdict for told in service.compare(pairs, GOAL)] == brighter(pairs)
+        assert service.counts["requests"] == requests
+        assert service.counts["pairs"] == len(pairs)
+        service.close()
+    server.stop()
+    assert server.answered == len(pairs)
+
+
+def test_a_run_that_must_not_wait_is_told_where_the_server_should_be(tmp_path, pairs, bright_server):
+    server = bright_server()
+    server.stop()
+    service = JudgeService(
+        ClientConfig(url=server.url, on_timeout="stop", timeout_s=0.0), checkpoint=None, folder=tmp_path
+    )
+    with pytest.raises(JudgeError, match=f"no answer from {server.url}"):
+        service.compare(pairs, GOAL)
+    assert service.counts["pairs"] == 0
+
+
+def test_a_server_that_dies_midway_is_waited_for_and_no_answer_is_asked_for_twice(tmp_path, pairs, bright_server):
+    first = bright_server(last=3)
+    client = ClientConfig(url=first.url, timeout_s=0.2, concurrency=1)
+    service = JudgeService(client, checkpoint=None, folder=tmp_path)
+    told = []
+    waiting = threading.Thread(target=lambda: told.extend(service.compare(pairs, GOAL)))
+    waiting.start()
+    first.thread.join(SECONDS)
+    second = bright_server(port=first.port)
+    waiting.join(SECONDS)
+    second.stop()
+    assert [preference.verdict for preference in told] == brighter(pairs)
+    assert first.answered + second.answered == len(pairs)
+    assert service.counts["pairs"] == len(pairs)
+    assert service.counts["requests"] == len(pairs)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    spec = TinySpec(hidden=32, layers=1, heads=1, key_heads=1, vision_hidden=32, vision_depth=1, image_size=32)
+    return make_tiny(tmp_path_factory.mktemp("judge") / "model", corpus=make_corpus(GOAL), spec=spec)
+
+
+def test_a_judge_is_named_by_its_weights(checkpoint, tmp_path):
+    other = make_tiny(
+        tmp_path, corpus=make_corpus(GOAL), spec=TinySpec(hidden=32, layers=1, heads=1, key_heads=1), seed=1
+    )
+    assert judge_name(checkpoint) == judge_name(checkpoint)
+    assert judge_name(checkpoint) != judge_name(other)
+
+
+@pytest.mark.slow
+def test_our_own_server_is_started_again_when_it_is_killed_and_ends_with_us(checkpoint, tmp_path, pairs):
+    service = JudgeService(ClientConfig(), checkpoint=checkpoint, folder=tmp_path)
+    one = [told.raw_text for told in service.compare(pairs[:3], GOAL)]
+    os.kill(service.server.pid, signal.SIGKILL)
+    while service.server.alive():
+        time.sleep(0.01)
+    both = [told.raw_text for told in service.compare(pairs, GOAL)]
+    assert both[:3] == one
+    assert service.server.starts == 2
+    # what the first server said was kept
+    assert service.counts["requests"] == len(pairs)
+    assert service.counts["pairs"] == len(pairs) + 3
+    pid = service.server.pid
+    service.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+SHORT = EnvConfig(horizon=20, image_size=32)
+
+
+def test_images_show_every_quality_and_come_again_from_its_seed():
+    data = render_labelled_images(SHORT, 45, seed=0)
+    assert data.images.shape == (45, 32, 32, 3)
+    assert data.images.dtype == np.uint8
+    assert data.states.shape == (45, 3)
+    assert len(np.unique(data.scores)) > 40
+    again, other = render_labelled_images(SHORT, 45, seed=0), render_labelled_images(SHORT, 45, seed=1)
+    assert np.array_equal(again.images, data.images)
+    assert not np.array_equal(other.scores, data.scores)
+
+
+def test_progress_is_what_a_picture_can_show():
+    upright, fast = np.array([1.0, 0.0, 0.0], np.float32), np.array([1.0, 0.0, 8.0], np.float32)
+    assert progress_of(SHORT.task, upright, -0.1) == progress_of(SHORT.task, fast, -6.4) == 0.0
+    assert progress_of(SHORT.task, np.array([-1.0, 0.0, 0.0], np.float32), 0.0) == pytest.approx(-(np.pi**2))
+    assert [progress_of("drawer-open-v3", upright, reward) for reward in (4.0, 0.0)] == [2.0, 0.0]
+
+
+def bright_images(count, seed):
+    """Images of one grey each, and how bright they are."""
     light = np.random.default_rng(seed).uniform(0.0, 1.0, count)
     images = np.broadcast_to((255 * light).astype(np.uint8)[:, None, None, None], (count, 32, 32, 3)).copy()
     return LabelledImages(images, light, light[:, None].astype(np.float32))
 
 
-class Eyes:
-    """Prefers the brighter picture where it is brighter by `doubt`."""
-
-    def __init__(self, doubt=0.0, upside_down=False):
-        self.doubt, self.upside_down = doubt, upside_down
-        self.counts = {"unparsable": 0}
-
-    def compare(self, pairs, goal):
-        assert goal == GOAL
-        gaps = [float(two.mean()) - float(one.mean()) for one, two in pairs]
-        verdicts = [-1 if abs(gap) <= 255 * self.doubt else int((gap > 0) != self.upside_down) for gap in gaps]
-        return [Preference(*pair, verdict) for pair, verdict in zip(pairs, verdicts)]
-
-
-def test_rates_count_decided_pairs_with_an_order():
-    verdicts, first, second = np.array([1, 0, -1, 1]), np.array([0.0, 0.0, 0.0, 2.0]), np.array([1.0, 1.0, 1.0, 2.0])
-    told = rates(verdicts, first, second, np.ones(4, bool))
-    # of the four one is undecided and one has no right answer
-    assert (told["pairs"], told["accuracy"], told["no_preference_rate"]) == (4, 0.5, 0.25)
-    none = rates(verdicts, first, second, np.zeros(4, bool))
-    assert (none["pairs"], none["accuracy"], none["no_preference_rate"]) == (0, None, None)
-
-
-@pytest.mark.parametrize(("upside_down", "accuracy"), [(False, 1.0), (True, 0.0)])
-def test_a_report_tells_how_good_a_judge_is_by_difficulty(tmp_path, upside_down, accuracy):
-    judge = Eyes(doubt=0.1, upside_down=upside_down)
-    report = measure_judge(judge, bright_gallery(50, 0), GOAL, pairs=300, seed=0, folder=tmp_path)
-    assert report["clear"]["accuracy"] == accuracy
-    assert report["clear"]["no_preference_rate"] == 0.0
-    easy, hard = report["by_difficulty"][-1], report["by_difficulty"][0]
-    assert hard["no_preference_rate"] == 1.0
-    assert easy["accuracy"] == accuracy
-    assert sum(row["pairs"] for row in report["by_difficulty"]) == 300
-    assert json.loads((tmp_path / REPORT).read_text())["clear"]["pairs"] == report["clear"]["pairs"]
-    assert clear_accuracy(report).startswith(f"{accuracy:.0%} of")
-
-
-def test_the_held_out_pairs_can_be_drawn(tmp_path):
-    measure_judge(Eyes(), bright_gallery(50, 0), GOAL, pairs=100, seed=0, folder=tmp_path)
-    counted = count_outcomes(read_query_log(tmp_path / HELD_OUT))
-    assert counted.counts[:, 0].sum() + counted.ties == 100
-
-
 @pytest.mark.slow
 def test_a_tiny_vlm_learns_to_judge_and_says_so_over_http(tmp_path):
-    teaching = Teaching(pictures=300, held_out=60, looks=3, lessons=1200, epochs=2)
-    folder = teach_judge(tmp_path / "model", bright_gallery(300, 0), GOAL, teaching, seed=0)
+    sft = {"regression_epochs": 3, "qa_pairs": 1200, "epochs": 2, "batch_size": 32, "lr": 1e-3, "margin": 0.05}
+    folder = train_judge(tmp_path / "model", bright_images(300, 0), GOAL, **sft, seed=0)
     assert not list(tmp_path.glob(".tmp-*"))
-    service = JudgeService(Asking(), checkpoint=folder, folder=tmp_path)
+    service = JudgeService(ClientConfig(), checkpoint=folder, folder=tmp_path)
     try:
-        report = measure_judge(service, bright_gallery(60, 1), GOAL, pairs=120, seed=0, folder=tmp_path)
+        report = measure_judge(service, bright_images(60, 1), GOAL, pairs=120, seed=0, folder=tmp_path)
     finally:
         service.close()
     assert report["clear"]["accuracy"] > 0.9

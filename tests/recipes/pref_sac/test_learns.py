@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lookact.algorithms.judge_training import REPORT
 from lookact.cli import main
 from lookact.data.replay import Replay
 from lookact.recipes.pref_sac import train as pref_sac
 from lookact.recipes.pref_sac.config import PRESETS
-from lookact.recipes.pref_sac.judge import REPORT
 
 SMALL = PRESETS["small"]
 NEEDED = 0.7
@@ -51,13 +51,13 @@ def test_preferences_alone_teach_the_pendulum_to_rise(train):
 
 
 @pytest.mark.slow
-def test_a_reward_read_from_pictures_orders_what_was_lived_through(train, tmp_path):
+def test_a_reward_read_from_images_orders_the_replay(train, tmp_path):
     cfg = replace(
         SMALL,
-        world=replace(SMALL.world, horizon=30, image_size=48),
+        env=replace(SMALL.env, horizon=30, image_size=48),
         judge=replace(SMALL.judge, kind="oracle"),
-        feedback=replace(SMALL.feedback, total=120, session=120, every=1),
-        model=replace(SMALL.model, inputs="frame", epochs=15),
+        feedback=replace(SMALL.feedback, total=120, pairs_per_round=120, every=1),
+        reward_model=replace(SMALL.reward_model, inputs="frame", epochs=15),
         learn=replace(SMALL.learn, episodes=6),
         evaluation=replace(SMALL.evaluation, every=6, episodes=1, final_episodes=1),
     )
@@ -69,7 +69,7 @@ def test_a_reward_read_from_pictures_orders_what_was_lived_through(train, tmp_pa
     assert np.corrcoef(*ranks)[0, 1] > 0.6
 
 
-def test_the_presets_that_learn_ask_a_judge_that_only_sees_pictures():
+def test_the_presets_that_learn_ask_a_judge_that_only_sees_images():
     for preset in ("small", "arm"):
         assert PRESETS[preset].judge.kind == "embedded"
         assert PRESETS[preset].reward == "learned"

@@ -1,5 +1,6 @@
 import csv
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms.reward_learning import LearnedReward
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.replay import Replay
 from lookact.envs.control.classic import Classic
@@ -14,11 +16,12 @@ from lookact.errors import ConfigError, DataError, JudgeError
 from lookact.judges.teachers import TEACHERS, Teacher
 from lookact.models.reward_model import StateRewards
 from lookact.recipes.pref_sac import train as pref_sac
-from lookact.recipes.pref_sac.config import PRESETS, World
+from lookact.recipes.pref_sac.config import PRESETS, EnvConfig
 from lookact.recipes.pref_sac.evaluate import evaluate
-from lookact.rewards.learned import LearnedReward
+from lookact.recipes.pref_sac.judge import open_feedback
 from lookact.training.checkpoint import load_checkpoint
 from lookact.training.run import Run
+from lookact.training.tables import QUERY_COLUMNS, Table
 
 DEBUG = PRESETS["debug"]
 
@@ -28,9 +31,9 @@ def cfg():
     """Five episodes of ten steps with an oracle, in a ring that wraps."""
     return replace(
         DEBUG,
-        world=World(horizon=10, image_size=48),
+        env=EnvConfig(horizon=10, image_size=48),
         judge=replace(DEBUG.judge, kind="oracle"),
-        learn=replace(DEBUG.learn, episodes=5, capacity=35),
+        learn=replace(DEBUG.learn, episodes=5, replay_capacity=35),
         feedback=replace(DEBUG.feedback, total=14),
         evaluation=replace(DEBUG.evaluation, every=2),
     )
@@ -146,7 +149,7 @@ def test_labels_of_an_earlier_run_count_towards_the_total(cfg, train, tmp_path):
     train(pref_sac.main, replace(cfg, feedback=cached), "second")
     assert rows(tmp_path / "second") == []
     assert state_of(tmp_path / "second", 5)["items"]["labels"]["counts"]["kept"] == 14
-    longer = replace(cfg, feedback=replace(cached, segment=2))
+    longer = replace(cfg, feedback=replace(cached, segment_length=2))
     with pytest.raises(DataError, match="another task"):
         train(pref_sac.main, longer, "third")
 
@@ -155,15 +158,15 @@ def test_labels_of_an_earlier_run_count_towards_the_total(cfg, train, tmp_path):
 @pytest.mark.parametrize("strategy", ["disagreement", "entropy", "k_centre"])
 @pytest.mark.parametrize("inputs", ["state", "frame"])
 def test_every_way_to_choose_works_with_states_and_with_pictures(cfg, train, tmp_path, strategy, inputs):
-    asked = replace(cfg.feedback, strategy=strategy, segment=2, candidates=3)
-    chosen = replace(cfg, feedback=asked, model=replace(cfg.model, inputs=inputs))
+    asked = replace(cfg.feedback, strategy=strategy, segment_length=2, candidates=3)
+    chosen = replace(cfg, feedback=asked, reward_model=replace(cfg.reward_model, inputs=inputs))
     train(pref_sac.main, replace(chosen, learn=replace(cfg.learn, episodes=3)))
     assert len(rows(tmp_path / "run")) == 12
 
 
 def served_by(cfg, server, lost):
-    asking = replace(cfg.judge.asking, url=server.url, lost=lost, patience=0.2, concurrency=1)
-    return replace(cfg, judge=replace(cfg.judge, kind="server", asking=asking))
+    client = replace(cfg.judge.client, url=server.url, on_timeout=lost, timeout_s=0.2, concurrency=1)
+    return replace(cfg, judge=replace(cfg.judge, kind="server", client=client))
 
 
 @pytest.fixture
@@ -181,7 +184,7 @@ def test_a_run_whose_server_is_killed_stops_and_goes_on_where_it_was(cfg, train,
     first = bright_server(last=13)
     with pytest.raises(JudgeError, match="no answer"):
         train(pref_sac.main, served_by(cfg, first, "stop"), "broken")
-    # the third session asks about two pairs: with half of it answered, none of it counts
+    # the third round asks about two pairs: with half of it answered, none of it counts
     assert len(rows(tmp_path / "broken")) == 12
     first.stop()
     second = bright_server(port=first.port)
@@ -225,7 +228,7 @@ def test_a_checkpoint_and_a_random_policy_are_measured(cfg, train, tmp_path):
         assert low <= report["episode_return"] <= high
         assert 0.0 <= report["success_rate"] <= 1.0
     first, _ = EpisodeStore(tmp_path / "episodes").episodes()
-    assert len(first.turns) == cfg.world.horizon
+    assert len(first.turns) == cfg.env.horizon
     assert first.turns[0].observation.images["camera"].shape == (48, 48, 3)
     assert first.total_reward == pytest.approx(sum(turn.reward for turn in first.turns))
     assert first.last is not None
@@ -247,3 +250,27 @@ def test_several_processes_are_refused(cfg, train, monkeypatch):
     monkeypatch.setattr(pref_sac, "world_size", lambda: 2)
     with pytest.raises(ConfigError, match="leave --processes out"):
         train(pref_sac.main, cfg)
+
+
+def test_every_label_is_logged_and_only_preferences_are_kept(cfg, tmp_path, monkeypatch):
+    """In step i the state is i and the true reward is 10 - i."""
+    ring = Replay(capacity=8, state_size=1, action_size=1)
+    for i in range(8):
+        ring.add([i - 1], [0], 0.0, [i], terminated=False, truncated=False, score=10.0 - i)
+    pairs = np.array([[0, 1], [2, 3], [4, 5], [6, 6]])[..., None]
+    monkeypatch.setattr(pref_sac, "draw_pairs", lambda *given, **how: pairs)
+    with ExitStack() as closing:
+        feedback = open_feedback(cfg, (1,), tmp_path, closing)
+    feedback = replace(feedback, label=lambda query, number: [0, 1, -1, -1])
+    log, store = Table(tmp_path / "log.csv", QUERY_COLUMNS), feedback.store
+    metrics = pref_sac.label_queries(cfg, feedback, ring, log, 3, 4)
+    assert [row[:3] for row in log.rows] == [
+        ["10.0", "9.0", "0"], ["8.0", "7.0", "1"], ["6.0", "5.0", "-1"], ["4.0", "4.0", "-1"],
+    ]  # fmt: skip
+    assert {row[4] for row in log.rows} == {"3"}
+    assert store.first.flatten().tolist() == [0.0, 2.0]
+    assert store.labels.tolist() == [0.0, 1.0]
+    # the first was right, the second wrong; the others were not decided
+    assert metrics["judge/accuracy"] == 0.5
+    assert metrics["judge/pairs"] == 4
+    assert (metrics["judge/no_preference"], metrics["judge/identical"], metrics["judge/kept"]) == (1, 1, 2)

@@ -21,6 +21,8 @@ from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
 
 State = NDArray[np.float32]
+ControlEnv = gymnasium.Env[State, State]
+"""A state vector, actions in [-1, 1], a fixed `horizon` and images."""
 TABLETOP = {"reach": "reach", "push": "push", "pick-and-place": "pick_place"}
 HORIZON = 50
 """For environments without one."""
@@ -101,9 +103,14 @@ class FixedHorizon(gymnasium.Env[State, State]):
         return scaled
 
 
+def horizon_of(env: ControlEnv) -> int:
+    """Decisions in each of its episodes."""
+    return int(env.horizon)  # type: ignore[attr-defined]
+
+
 def make_control_env(
     task: str, *, horizon: int = 0, action_repeat: int = 1, image_size: int = 64, **options: Any
-) -> gymnasium.Env[State, State]:
+) -> ControlEnv:
     """The environment of a task by name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
 
     A horizon of 0 is its own. `options` are MetaWorld's `camera` and `crop`.

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.envs.control.task_names import is_metaworld
+
 Controller = Callable[[NDArray[np.floating[Any]]], NDArray[np.float32]]
 """From a state (s,) to an action (a,) in [-1, 1]."""
 GRAVITY, TORQUE = 15.0, 3.0
@@ -20,10 +22,9 @@ STICKINESS = 0.8
 
 def controller_of(task: str) -> Controller | None:
     """A controller for a pendulum or a MetaWorld task such as drawer-close-v3, None for others."""
-    name = task.rpartition("/")[2]
-    if name.startswith("Pendulum-"):
+    if task.rpartition("/")[2].startswith("Pendulum-"):
         return swing_up
-    return metaworld_policy(name)
+    return metaworld_policy(task)
 
 
 def swing_up(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
@@ -38,12 +39,15 @@ def swing_up(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     return np.array([np.clip(torque / MOST_TORQUE, -1.0, 1.0)], dtype=np.float32)
 
 
-def metaworld_policy(name: str) -> Controller | None:
+def metaworld_policy(task: str) -> Controller | None:
     """MetaWorld's own scripted policy of a task."""
     try:
         from metaworld.policies import ENV_POLICY_MAP
+
+        from lookact.envs.control.metaworld import task_name
     except ImportError:
         return None
+    name = task_name(task) if is_metaworld(task) else task.rpartition("/")[2]
     if name not in ENV_POLICY_MAP:
         return None
     policy = ENV_POLICY_MAP[name]()

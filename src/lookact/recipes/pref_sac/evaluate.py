@@ -1,79 +1,107 @@
-"""What pref-sac's agent earns: episodes by the true reward, which it never learned from."""
+"""Environments and evaluation of pref-sac: greedy, sampled and random policies, by the true reward."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lookact.algorithms.control_episodes import control_turn
+from lookact.algorithms.judge_training import REPORT
+from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of, make_control_env
+from lookact.envs.control.task_names import is_metaworld
 from lookact.errors import ConfigError
+from lookact.judges.goals import goal_of
 from lookact.models.sac import SAC
-from lookact.recipes.pref_sac.config import Config, World
-from lookact.recipes.pref_sac.task import Env, goal_or_task, horizon_of, make_env
+from lookact.recipes.pref_sac.config import Config, EnvConfig
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.evaluation import bootstrap_interval, wilson_interval
-from lookact.training.kept_episodes import EPISODES, keep_episodes
+from lookact.training.evaluation import (
+    EPISODES,
+    bootstrap_interval,
+    keep_episodes,
+    keep_evaluation,
+    step_name,
+    wilson_interval,
+)
 from lookact.training.progress import progress
 from lookact.training.weights import read_weights
 from lookact.types import Episode, Observation, Turn
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float32]
-Act = Callable[[Array, int], Array]
-"""From a state (s,) and the step's number to an action (a,)."""
+Act = Callable[[Array], Array]
+"""From a state (s,) to an action (a,)."""
 Report = dict[str, Any]
 SHOWN = 4
-"""Episodes of an evaluation that are kept: a picture of each step must be drawn for them."""
+"""Episodes of an evaluation that are kept, with an image of each step."""
+
+
+def make_env(config: EnvConfig) -> ControlEnv:
+    """The task's environment: a state, actions in [-1, 1], a fixed horizon and images."""
+    sizes = {"horizon": config.horizon, "action_repeat": config.action_repeat, "image_size": config.image_size}
+    view: dict[str, Any] = {"camera": config.camera, "crop": config.crop} if is_metaworld(config.task) else {}
+    return make_control_env(config.task, **sizes, **view)
+
+
+def goal_in_words(env: EnvConfig) -> str:
+    """What the judge is told."""
+    return env.goal or goal_of(env.task)
+
+
+def goal_or_task(env: EnvConfig) -> str:
+    """The same for whoever looks at episodes: a task without words is called by its name."""
+    try:
+        return goal_in_words(env)
+    except ConfigError:
+        return env.task
 
 
 def make_sac(cfg: Config) -> SAC:
-    """Networks of the task's sizes on their device, as they are before any learning."""
-    env = make_env(cfg.world)
+    """Untrained networks of the task's sizes, on their device."""
+    env = make_env(cfg.env)
     sizes = int(np.prod(env.observation_space.shape or ())), int(np.prod(env.action_space.shape or ()))
     sac = SAC(*sizes, hidden=cfg.learn.hidden, alpha=cfg.learn.alpha, generator=torch_rng(cfg.seed, "networks"))
     return sac.to(cfg.device)
 
 
-def greedy_policy(sac: SAC) -> Act:
-    """The mean of the actor's distribution."""
-    return lambda state, step: sac.act(torch.from_numpy(state)[None].to(sac.device))[0].cpu().numpy()
-
-
-def sampled_policy(sac: SAC, generator: torch.Generator) -> Act:
-    """Actions as they are drawn in training."""
-
-    def act(state: Array, step: int) -> Array:
-        noise = torch.randn(1, sac.action_size, generator=generator).to(sac.device)
-        return sac.act(torch.from_numpy(state)[None].to(sac.device), noise)[0].cpu().numpy()
-
-    return act
-
-
 def random_policy(size: int, seed: int) -> Act:
     """Uniform actions."""
     rng = numpy_rng(seed, "random policy")
-    return lambda state, step: rng.uniform(-1.0, 1.0, size).astype(np.float32)
+    return lambda state: rng.uniform(-1.0, 1.0, size).astype(np.float32)
+
+
+def sticky_random_actions(sticky_prob: float, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Uniformly random actions (size,) without end, each repeated with probability `sticky_prob`."""
+    while True:
+        action = rng.uniform(-1.0, 1.0, size).astype(np.float32)
+        yield action
+        while sticky_prob and rng.random() < sticky_prob:
+            yield action
 
 
 def run_episodes(
-    act: Act, world: World, *, seed: int, split: str, episodes: int, keep: Callable[[list[Episode]], None] | None = None
+    act: Act,
+    config: EnvConfig,
+    *,
+    seed: int,
+    split: str,
+    episodes: int,
+    keep: Callable[[list[Episode]], None] | None = None,
 ) -> Report:
     """Success (at any step) and return of each episode, as means with their intervals; `keep` is given a few."""
-    env = make_env(world)
-    drawn = keep is not None and can_draw(env)
+    env = make_env(config)
+    rendered = keep is not None and can_render(env)
     returns, successes, kept = [], [], []
     for number in progress(range(episodes), "evaluating"):
         shown = keep is not None and number < SHOWN
         start = derive(seed, split, number) % 2**31
-        turns, last = play(act, env, start, goal=goal_or_task(world), pictures=shown and drawn)
+        turns, last = run_episode(act, env, start, goal=goal_or_task(config), images=shown and rendered)
         returns.append(sum(turn.reward for turn in turns))
         successes.append(any(turn.info["success"] for turn in turns))
         if shown:
@@ -92,37 +120,67 @@ def run_episodes(
     }
 
 
-def can_draw(env: Env) -> bool:
-    """Whether pictures can be had; a task whose judge needs none runs without, also where there is no OpenGL."""
+def can_render(env: ControlEnv) -> bool:
+    """Whether images can be rendered; a task whose judge needs none runs without, also where there is no OpenGL."""
     env.reset(seed=0)
     try:
         env.render()
     except Exception as error:
-        logger.warning("episodes are kept without pictures, which can't be drawn here: %s", error)
+        logger.warning("episodes are kept without images, which can't be rendered here: %s", error)
         return False
     return True
 
 
-def play(act: Act, env: Env, seed: int, *, goal: str, pictures: bool) -> tuple[list[Turn], Observation]:
-    """An episode's steps, and what is seen after the last; nothing is drawn unless `pictures` are wanted."""
+def run_episode(act: Act, env: ControlEnv, seed: int, *, goal: str, images: bool) -> tuple[list[Turn], Observation]:
+    """An episode's turns and its last observation; nothing is rendered unless `images` are wanted."""
 
-    def seen(state: Array) -> Observation:
-        images: dict[str, Any] = {"camera": env.render()} if pictures else {}
-        return Observation(goal, images, state=np.array(state, dtype=np.float32))
+    def observe(state: Array) -> Observation:
+        rendered: dict[str, Any] = {"camera": env.render()} if images else {}
+        return Observation(goal, rendered, state=np.array(state, dtype=np.float32))
 
     state, _ = env.reset(seed=seed)
     turns, success = [], False
-    for step in range(horizon_of(env)):
-        now, action = seen(state), act(state, step)
+    for _ in range(horizon_of(env)):
+        observation, action = observe(state), act(state)
         state, reward, terminated, truncated, info = env.step(action)
         # a task that was done once counts as done
         success = success or bool(info["success"])
         turns.append(
             control_turn(
-                now, action, float(reward), terminated=terminated, truncated=truncated, info={"success": success}
+                observation,
+                action,
+                float(reward),
+                terminated=terminated,
+                truncated=truncated,
+                info={"success": success},
             )
         )
-    return turns, seen(state)
+    return turns, observe(state)
+
+
+def validate(cfg: Config, sac: SAC, folder: Path, episode: int) -> Report:
+    """The greedy policy on validation starts; a few episodes are kept."""
+    keep = partial(keep_evaluation, folder, step_name(episode))
+    count = cfg.evaluation.episodes
+    return run_episodes(sac.act_on, cfg.env, seed=cfg.seed, split="validate", episodes=count, keep=keep)
+
+
+def final_report(cfg: Config, sac: SAC, folder: Path) -> dict[str, Any]:
+    """The greedy and a random policy on test starts, and the judge's accuracy."""
+    policies: dict[str, tuple[str, Act]] = {
+        "agent": ("after-greedy", sac.act_on),
+        "random": ("random", random_policy(sac.action_size, cfg.seed)),
+    }
+    count = cfg.evaluation.final_episodes
+    result: dict[str, Any] = {}
+    for who, (name, act) in policies.items():
+        keep = partial(keep_evaluation, folder, name)
+        result[who] = run_episodes(act, cfg.env, seed=cfg.seed, split="test", episodes=count, keep=keep)
+    report = folder / "judge" / REPORT
+    if cfg.reward == "learned" and report.exists():
+        clear = json.loads(report.read_text(encoding="utf-8"))["clear"]
+        result["judge"] = {name: clear[name] for name in ("accuracy", "no_preference_rate", "pairs")}
+    return result
 
 
 def evaluate(
@@ -135,9 +193,9 @@ def evaluate(
     else:
         assert checkpoint is not None
         read_weights(sac, checkpoint / "sac")()
-        act = greedy_policy(sac) if greedy else sampled_policy(sac, torch_rng(cfg.seed, "evaluate"))
+        act = partial(sac.act_on, generator=None if greedy else torch_rng(cfg.seed, "evaluate"))
     keep = partial(keep_episodes, folder / EPISODES)
-    report = run_episodes(act, cfg.world, seed=cfg.seed, split="test", episodes=episodes, keep=keep)
+    report = run_episodes(act, cfg.env, seed=cfg.seed, split="test", episodes=episodes, keep=keep)
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     return report
 

@@ -1,124 +1,241 @@
-"""The embedded judge: a tiny Qwen3-VL taught on the spot, served as a real one would be, and measured over HTTP.
+"""The judge of pref-sac: a simulated teacher, a VLM server, or a tiny VLM trained, served and measured on the spot.
 
-The simulator knows which of two pictures is closer to the goal, and tells the judge while it is taught. The agent never
-learns it: all it is ever given are the judge's labels.
+Every reply is kept on disk as it comes. A server that dies costs only the replies that were not there yet: those are
+asked again, the others are read, and each pair counts once.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from lookact.algorithms.image_regression import teach_to_measure
-from lookact.algorithms.sft import fit
-from lookact.models.vlm.loading import load_chat, save_chat
-from lookact.models.vlm.tiny import TinySpec, make_tiny
-from lookact.protocols import Judge
-from lookact.recipes.pref_sac.config import Teaching
-from lookact.recipes.pref_sac.judge_data import (
+from lookact.algorithms.judge_training import (
+    HELD_OUT,
+    REPORT,
     LabelledImages,
-    draw_pairs,
-    levels,
-    make_corpus,
-    make_lessons,
-    segments_of,
+    clear_accuracy,
+    measure_judge,
+    train_judge,
 )
-from lookact.recipes.pref_sac.tables import QUERY_COLUMNS
-from lookact.seeding import derive, numpy_rng
-from lookact.training.atomic_io import TEMPORARY, place, write_text
-from lookact.training.evaluation import wilson_interval
+from lookact.algorithms.reward_learning import Labeller, LearnedReward, RewardLearner, teacher_labeller, vlm_labeller
+from lookact.data.preferences import PreferenceStore
+from lookact.envs.control.fixed_horizon import horizon_of
+from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
+from lookact.envs.control.task_names import is_metaworld
+from lookact.errors import EngineError, JudgeError
+from lookact.judges.client import ClientSpec, JudgeClient, server_url
+from lookact.judges.teachers import TEACHERS
+from lookact.judges.vlm_judge import Pair, ReplyCache, VLMJudge
+from lookact.models.reward_model import make_reward_model
+from lookact.recipes.pref_sac.config import ClientConfig, Config, EnvConfig
+from lookact.recipes.pref_sac.evaluate import goal_in_words, make_env
+from lookact.rollout.samplers.server_process import ServerProcess
+from lookact.seeding import derive, numpy_rng, torch_rng
+from lookact.training.progress import progress
+from lookact.types import Preference
 
 logger = logging.getLogger(__name__)
-REPORT, HELD_OUT, LOG = "report.json", "held_out.csv", "lessons.jsonl"
-BINS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
-"""Of the difference between two pictures, as a share of the way from the worst to the goal."""
-CLEAR = 0.2
-"""From this difference on a pair is clearly different."""
-Report = dict[str, Any]
+RANDOM_PROBS = (0.0, 0.3, 0.6, 1.0)
+"""Of the noisy experts, in turn: images of every quality."""
+OWN_TIMEOUT_S = 2.0
+"""Before an embedded server is checked: whether its process lives is known at once."""
+START_S = 600.0
+"""Seconds in which it must be up, on a machine that may be busy."""
 
 
-def teach_judge(folder: Path, gallery: LabelledImages, goal: str, teaching: Teaching, *, seed: int) -> Path:
-    """Writes a judge for this goal to `folder`, whole or not at all: eyes first, then the judge's own questions."""
-    temporary = folder.with_name(TEMPORARY + folder.name)
-    temporary.mkdir(parents=True, exist_ok=True)
-    spec = TinySpec(image_size=max(gallery.images.shape[1:3]))
-    chat = load_chat(make_tiny(temporary, corpus=make_corpus(goal), spec=spec, seed=derive(seed, "judge")))
-    report = step_log(temporary / LOG)
-    if teaching.looks:
-        numbers = np.column_stack([levels(gallery.scores, gallery.scores), gallery.states])
-        teach_to_measure(
-            chat,
-            list(gallery.images),
-            numbers,
-            epochs=teaching.looks,
-            rows=teaching.rows,
-            lr=2 * teaching.lr,
-            seed=seed,
-            report=report,
-        )
-    lessons = make_lessons(gallery, goal, count=teaching.lessons, margin=teaching.margin, seed=seed)
-    fit(
-        chat,
-        segments_of(chat, lessons),
-        total=len(lessons),
-        epochs=teaching.epochs,
-        rows=teaching.rows,
-        lr=teaching.lr,
-        token_budget=8192,
-        seed=seed,
-        report=report,
+@dataclass(frozen=True)
+class Feedback:
+    """Who labels, the labels, and the reward learned from them."""
+
+    label: Labeller
+    judge: JudgeService | None
+    store: PreferenceStore
+    learner: RewardLearner
+    reward: LearnedReward
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the weights."""
+        parts: dict[str, Any] = {"reward": self.learner, "scale": self.reward, "labels": self.store}
+        return parts if self.judge is None else {**parts, "judge": self.judge}
+
+    @property
+    def judge_counts(self) -> dict[str, int]:
+        """Replies of the server, replies from disk, and replies that could not be parsed, so far."""
+        counts = {} if self.judge is None else self.judge.counts
+        return {name: counts[name] for name in ("requests", "cached", "unparsable") if counts}
+
+
+def open_feedback(cfg: Config, shape: tuple[int, ...], folder: Path, closing: ExitStack) -> Feedback:
+    """A new reward ensemble on inputs of `shape`, and the judge who labels for it, open until `closing` ends."""
+    how = cfg.reward_model
+    model = make_reward_model(
+        shape, members=how.ensemble_size, hidden=how.hidden, generator=torch_rng(cfg.seed, "reward")
+    ).to(cfg.device)
+    dtype = torch.float32 if how.inputs == "state" else torch.uint8
+    store = PreferenceStore(capacity=cfg.feedback.total, shape=(cfg.feedback.segment_length, *shape), dtype=dtype)
+    label, judge = open_labeller(cfg, folder, closing)
+    reward = LearnedReward(model, how.inputs, sharpness=how.reward_sharpness)
+    return Feedback(label, judge, store, RewardLearner(model, lr=how.lr), reward)
+
+
+def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labeller, JudgeService | None]:
+    """Who labels, and the service behind a VLM judge, open until `closing` ends.
+
+    An embedded judge is trained and measured first, unless an earlier part of the run did it.
+    """
+    if cfg.judge.kind in TEACHERS:
+        return teacher_labeller(TEACHERS[cfg.judge.kind], seed=derive(cfg.seed, "teacher") % 2**31), None
+    embedded, goal = cfg.judge.kind == "embedded", goal_in_words(cfg.env)
+    service = JudgeService(
+        cfg.judge.client, checkpoint=embedded_judge(cfg, folder) if embedded else None, folder=folder
     )
-    place(save_chat(chat, temporary), folder)
-    return folder
+    closing.callback(service.close)
+    if embedded and not (folder / REPORT).exists():
+        count = cfg.judge.sft.held_out
+        held_out = render_labelled_images(cfg.env, count, seed=derive(cfg.seed, "held-out pictures"))
+        untouched = service.state_dict()
+        report = measure_judge(service, held_out, goal, pairs=count, seed=cfg.seed, folder=folder)
+        service.load_state_dict(untouched)
+        logger.info("the judge: %s; see %s and %s", clear_accuracy(report), folder / REPORT, folder / HELD_OUT)
+    return vlm_labeller(service, goal), service
 
 
-def measure_judge(judge: Judge, gallery: LabelledImages, goal: str, *, pairs: int, seed: int, folder: Path) -> Report:
-    """The judge on pairs it was never taught; its verdicts go to a table, and rates by difficulty to a report."""
-    level = levels(gallery.scores, gallery.scores)
-    drawn = draw_pairs(level, pairs, numpy_rng(seed, "held-out pairs"))
-    told = judge.compare([(gallery.images[i], gallery.images[j]) for i, j in drawn], goal)
-    verdicts = np.array([preference.verdict for preference in told])
-    first, second = gallery.scores[drawn[:, 0]], gallery.scores[drawn[:, 1]]
-    with (folder / HELD_OUT).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(QUERY_COLUMNS)
-        # no time of day: the same judge gives the same table
-        writer.writerows((a, b, verdict, 0, 0) for a, b, verdict in zip(first, second, verdicts))
-    apart = np.abs(level[drawn[:, 0]] - level[drawn[:, 1]])
-    report = {
-        "goal": goal,
-        "clear": rates(verdicts, first, second, apart >= CLEAR),
-        "by_difficulty": [
-            {"from": low, "to": high, **rates(verdicts, first, second, (apart >= low) & (apart < high))}
-            for low, high in zip(BINS, (*BINS[1:-1], np.inf))
-        ],
-        "counts": dict(getattr(judge, "counts", {})),
-    }
-    write_text(folder / REPORT, json.dumps(report, indent=2, default=float) + "\n")
-    return report
+def embedded_judge(cfg: Config, folder: Path) -> Path:
+    """The folder of a judge trained for this task: given, made by an earlier part of this run, or made now."""
+    if cfg.judge.client.checkpoint:
+        return Path(cfg.judge.client.checkpoint)
+    if not (folder / "model").exists():
+        sft = cfg.judge.sft
+        data = render_labelled_images(cfg.env, sft.images, seed=derive(cfg.seed, "pictures"))
+        folder.mkdir(parents=True, exist_ok=True)
+        train_judge(
+            folder / "model",
+            data,
+            goal_in_words(cfg.env),
+            regression_epochs=sft.regression_epochs,
+            qa_pairs=sft.qa_pairs,
+            epochs=sft.epochs,
+            batch_size=sft.batch_size,
+            lr=sft.lr,
+            margin=sft.margin,
+            seed=cfg.seed,
+        )
+    return folder / "model"
 
 
-def rates(
-    verdicts: NDArray[np.int64], first: NDArray[np.float64], second: NDArray[np.float64], chosen: NDArray[np.bool_]
-) -> Report:
-    """How often the verdicts (n,) on the chosen pairs were right, of those that were decided, and how many were not."""
-    decided = chosen & (verdicts >= 0) & (first != second)
-    right = int((verdicts == (second > first))[decided].sum())
-    count, asked = int(decided.sum()), int(chosen.sum())
-    return {
-        "pairs": asked,
-        "accuracy": right / count if count else None,
-        "ci": list(wilson_interval(right, count)),
-        "no_preference_rate": float((verdicts == -1)[chosen].mean()) if asked else None,
-    }
+def render_labelled_images(env: EnvConfig, count: int, *, seed: int) -> LabelledImages:
+    """`count` images from episodes of every quality, with their progress, in the order of their episodes."""
+    steps = itertools.islice(noisy_expert_steps(env, seed), count)
+    images, scores, states = zip(*progress(steps, "rendering images"))
+    return LabelledImages(np.stack(images), np.array(scores), np.stack(states))
+
+
+def noisy_expert_steps(config: EnvConfig, seed: int) -> Iterator[tuple[NDArray[np.uint8], float, NDArray[np.float32]]]:
+    """Steps of noisy experts without end: image, progress and state."""
+    env = make_env(config)
+    expert, size = controller_of(config.task), int(np.prod(env.action_space.shape or ()))
+    for episode in itertools.count():
+        # the names of the random streams are part of the results
+        rng = numpy_rng(seed, "gallery", "pupil", episode)
+        actor = NoisyExpert(expert, random_prob=RANDOM_PROBS[episode % len(RANDOM_PROBS)], action_size=size, rng=rng)
+        state, _ = env.reset(seed=derive(seed, "gallery", episode) % 2**31)
+        for _ in range(horizon_of(env)):
+            state, reward, *_ = env.step(actor.act(state))
+            yield env.render(), progress_of(config.task, state, float(reward)), state  # type: ignore[misc]
+
+
+def progress_of(task: str, state: NDArray[np.float32], reward: float) -> float:
+    """Progress towards the goal: the reward, or as much of it as an image shows."""
+    if task.startswith("Pendulum-"):
+        # its reward counts speed too, which no image shows
+        return -float(np.arctan2(state[1], state[0]) ** 2)
+    if is_metaworld(task):
+        # nearly all of MetaWorld's reward comes at the end: its root, in the same order, tells the way there apart
+        return float(np.sqrt(max(reward, 0.0)))
+    return reward
+
+
+class JudgeService:
+    """A `Judge` that outlives its server; with a checkpoint, the server is its own."""
+
+    def __init__(self, client: ClientConfig, *, checkpoint: Path | None, folder: Path) -> None:
+        self.config = client
+        self.server = None if checkpoint is None else own_server(checkpoint, folder / "server.log", client)
+        self.judge = VLMJudge(self._connect(), variant=client.variant, cache=ReplyCache(folder / "replies"))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was asked and what came of it, as `VLMJudge` counts."""
+        return dict(self.judge.counts)
+
+    def compare(self, pairs: Sequence[Pair], goal: str) -> list[Preference]:
+        """A verdict for every pair; returns only when the server has answered all of them."""
+        while True:
+            try:
+                return self.judge.compare(pairs, goal)
+            except JudgeError as error:
+                if self.config.on_timeout == "stop":
+                    raise
+                logger.warning("waiting for the judge: %s", error)
+                # somebody else's server is left to its owner
+                if self.server is not None:
+                    self.judge.client.close()
+                    self.judge.client = self._connect()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.judge.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.judge.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the connection, and the server where it is our own."""
+        self.judge.client.close()
+        if self.server is not None:
+            self.server.stop()
+
+    def _connect(self) -> JudgeClient:
+        """A client of the server; our own is started first."""
+        if self.server is not None and not self.server.healthy():
+            try:
+                self.server.restart()
+            except EngineError as error:
+                raise JudgeError(f"the embedded judge cannot be served: {error}") from error
+        own, timeout_s = self.server is not None, self.config.timeout_s
+        return JudgeClient(
+            ClientSpec(
+                url=self.server.url if self.server is not None else self.config.url or server_url(),
+                token="" if own else os.environ.get("SERVER_TOKEN", ""),
+                retry_s=min(OWN_TIMEOUT_S, timeout_s) if own else timeout_s,
+                concurrency=self.config.concurrency,
+            )
+        )
+
+
+def own_server(checkpoint: Path, log: Path, client: ClientConfig) -> ServerProcess:
+    """`lookact serve` of a checkpoint on a free port of this machine; it ends with this process."""
+    name = judge_name(checkpoint)
+
+    def command(port: int) -> list[str]:
+        words = ["serve", "--model", str(checkpoint), "--name", name, "--host", "127.0.0.1", "--port", str(port)]
+        return [sys.executable, "-m", "lookact", *words, "--batch", str(max(16, client.concurrency))]
+
+    # what the environment says of another server is not for ours; one thread, since training needs the other cores
+    quiet = {"SERVER_TOKEN": "", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return ServerProcess(command, log=log, timeout_s=max(START_S, client.timeout_s), env=quiet)
 
 
 def judge_name(folder: Path) -> str:
@@ -127,21 +244,3 @@ def judge_name(folder: Path) -> str:
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(file.read_bytes())
     return f"judge-{digest.hexdigest()}"
-
-
-def step_log(path: Path) -> Callable[[dict[str, float], int], None]:
-    """Keeps the numbers of each learning step as a line of JSON."""
-    lines: list[str] = []
-
-    def log(metrics: dict[str, float], step: int) -> None:
-        lines.append(json.dumps({"step": step, **metrics}))
-        if step % 10 == 0:
-            path.write_text("\n".join(lines) + "\n")
-
-    return log
-
-
-def clear_accuracy(report: Report) -> str:
-    """The report in one line, for the log."""
-    clear: Sequence[Any] = (report["clear"]["accuracy"], report["clear"]["pairs"])
-    return f"{clear[0]:.0%} of {clear[1]} clearly different pairs right" if clear[0] is not None else "no clear pairs"

@@ -1,129 +1,250 @@
-"""pref-sac: an agent learns from a reward that is itself learned from a vision-language model's preferences.
+"""pref-sac: soft actor-critic on a reward that is learned from a vision-language model's preferences.
 
-Wander first, as widely as possible (PEBBLE, arXiv:2106.05091); then ask again and again which of two pictures is closer
-to the goal (RL-VLM-F, arXiv:2402.03681), learn a reward from the answers, relabel the whole replay with it, and let
-soft actor-critic maximise it. The true reward is only ever measured.
+PEBBLE (arXiv:2106.05091) with the judge of RL-VLM-F (arXiv:2402.03681): random actions, unsupervised exploration, then
+feedback rounds (which of two images is closer to the goal?) that fit a reward ensemble and relabel the whole replay,
+and SAC (arXiv:1812.05905) that maximises it. The true reward is only measured.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+import numpy as np
+import torch
+
+from lookact.algorithms.reward_learning import (
+    Query,
+    draw_pairs,
+    label_accuracy,
+    round_size,
+    select_pairs,
+    state_entropy_rewards,
+)
+from lookact.data.preferences import load_labels, save_labels
+from lookact.data.replay import Replay, Transitions
+from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of
 from lookact.errors import ConfigError
-from lookact.recipes.pref_sac.agent import Agent, RewardOf, fit_normaliser, learn, open_agent, play, wander
-from lookact.recipes.pref_sac.artifacts import begin_artifacts, save_artifacts
-from lookact.recipes.pref_sac.config import Config, needs_frames
-from lookact.recipes.pref_sac.evaluate import collect, evaluate, greedy_policy, random_policy, run_episodes
-from lookact.recipes.pref_sac.judge import REPORT
-from lookact.recipes.pref_sac.reward import hold_session, is_due, open_feedback
-from lookact.recipes.pref_sac.tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
-from lookact.recipes.pref_sac.task import horizon_of, make_env
+from lookact.models.sac import SACLearner
+from lookact.ops.masked import Metrics
+from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, polyak_update, temperature_loss
+from lookact.recipes.pref_sac.config import LABELS, Config, SACConfig, label_file, needs_frames
+from lookact.recipes.pref_sac.evaluate import (
+    collect,
+    evaluate,
+    final_report,
+    make_env,
+    make_sac,
+    sticky_random_actions,
+    validate,
+)
+from lookact.recipes.pref_sac.judge import Feedback, open_feedback
+from lookact.seeding import derive, numpy_rng, torch_rng
+from lookact.training.artifacts import begin_artifacts, save_artifacts
 from lookact.training.checkpoint import Best
 from lookact.training.distributed import world_size
-from lookact.training.kept_episodes import keep_evaluation, step_name
 from lookact.training.run import Run
-from lookact.training.weights import Weights
+from lookact.training.tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
 
-__all__ = ["collect", "evaluate", "main"]
+__all__ = ["collect", "evaluate", "main", "sac_update"]
+logger = logging.getLogger(__name__)
+POOL = 512
+"""States that the state entropy is estimated against."""
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
     if world_size() > 1:
         raise ConfigError(f"pref-sac trains in one process, not in {world_size()}: leave --processes out")
-    env = make_env(cfg.world)
     begin_artifacts(run)
-    learned = cfg.reward == "learned"
-    agent = open_agent(cfg, env, frames=needs_frames(cfg))
-    queries, evals = (
-        Table(run.folder / "vlm_query_log.csv", QUERY_COLUMNS),
-        Table(run.folder / "eval.csv", EVAL_COLUMNS),
-    )
+    env, sac, learn = make_env(cfg.env), make_sac(cfg), cfg.learn
+    learner = SACLearner(sac, lr=learn.lr)
+    env.reset(seed=0)
+    shape: Any = np.asarray(env.render()).shape if needs_frames(cfg) else None
+    capacity = min(learn.replay_capacity, learn.episodes * horizon_of(env))
+    replay = Replay(capacity=capacity, state_size=sac.state_size, action_size=sac.action_size, frame_shape=shape)
+    logger.info("the replay holds %d transitions in %.0f MB", replay.capacity, replay.nbytes / 1e6)
+    queries = Table(run.folder / "vlm_query_log.csv", QUERY_COLUMNS)
+    evals = Table(run.folder / "eval.csv", EVAL_COLUMNS)
+    weights: dict[str, Any] = {"sac": sac, "replay": replay.write}
+    state: dict[str, Any] = {"sac": learner, "queries": queries, "evals": evals}
     with ExitStack() as closing:
-        feedback = open_feedback(cfg, run, agent, queries, closing) if learned else None
-        weights: dict[str, Weights] = {"sac": agent.sac, "replay": agent.replay.write}
-        state: dict[str, Any] = {"sac": agent.learner, "queries": queries, "evals": evals}
-        if feedback is not None:
-            weights, state = weights | feedback.weights, state | feedback.state
-        restore(run, agent, weights, state)
+        feedback = None
+        if cfg.reward == "learned":
+            inputs: Any = (sac.state_size,) if cfg.reward_model.inputs == "state" else shape
+            feedback = open_feedback(cfg, inputs, run.folder / "judge", closing)
+            weights["reward"], state = feedback.learner.model, state | feedback.state
+        checkpoint = run.restore(weights=weights, state=state)
+        if checkpoint is not None:
+            replay.read(checkpoint.weights("replay"))
+        else:
+            queries.begin()
+            evals.begin()
 
-        for episode in run.steps(cfg.learn.episodes, "acting and learning"):
-            # look and act, and learn from all that was lived through
+        for episode in run.steps(learn.episodes, "acting and learning"):
+            # environment steps and SAC updates
             began = time.perf_counter()
-            wandering = learned and episode <= cfg.learn.random + cfg.learn.wander
-            reward_of = (
-                no_reward if wandering else feedback.reward_of if feedback else true_reward(cfg.learn.reward_scale)
-            )
-            improve = None if episode <= cfg.learn.random else wander if wandering else learn
-            metrics = play(cfg, env, agent, episode, reward_of=reward_of, improve=improve)
-            if episode == cfg.learn.random:
-                fit_normaliser(agent)
+            metrics = run_episode(cfg, env, learner, replay, feedback, episode)
+            if episode == learn.random_episodes:
+                # observation normaliser: fitted to the states that random actions reach
+                sac.standardise.fit(torch.from_numpy(replay.slots(np.arange(len(replay))).next_states))
             acted = time.perf_counter()
 
-            # ask which is better, and learn to tell
-            if feedback is not None and is_due(cfg, episode):
-                metrics |= hold_session(cfg, feedback, agent, episode, run.folder)
+            # feedback round: query selection, labels, reward ensemble, relabelling
+            since = episode - learn.random_episodes - learn.unsupervised_episodes
+            if feedback is not None and since >= 0 and since % cfg.feedback.every == 0:
+                metrics |= feedback_round(cfg, feedback, learner, replay, queries, episode)
+                if len(feedback.store):
+                    save_labels(feedback.store, run.folder / LABELS)
             asked = time.perf_counter()
             metrics |= {"time/act": acted - began, "time/feedback": asked - acted}
 
-            # report
-            if episode % cfg.evaluation.every and episode != cfg.learn.episodes:
+            # evaluate, log, checkpoint
+            if episode % cfg.evaluation.every and episode != learn.episodes:
                 run.log(metrics, episode, show="rollout/return")
                 continue
-            report = validate(cfg, agent, run, episode)
+            report = validate(cfg, sac, run.folder, episode)
             evals.extend([(episode * horizon_of(env), *(report[name] for name in EVAL_COLUMNS[1:]))])
             metrics |= {f"eval/{name}": report[name] for name in ("success_rate", "episode_return")}
             metrics["time/evaluate"] = time.perf_counter() - asked
             run.log(metrics, episode, show="eval/episode_return")
             best: Best = ("eval/episode_return", "max")
             save_artifacts(run, episode, weights=weights, state=state, metrics=metrics, keep=cfg.keep, best=best)
-    return finish(cfg, agent, run)
+    return final_report(cfg, sac, run.folder)
 
 
-def restore(run: Run, agent: Agent, weights: Mapping[str, Weights], state: Mapping[str, Any]) -> None:
-    """Go on from the run's checkpoint, or begin with empty tables."""
-    checkpoint = run.restore(weights=weights, state=state)
-    if checkpoint is not None:
-        agent.replay.read(checkpoint.weights("replay"))
-        return
-    for table in ("queries", "evals"):
-        state[table].begin()
+def run_episode(
+    cfg: Config, env: ControlEnv, learner: SACLearner, replay: Replay, feedback: Feedback | None, episode: int
+) -> dict[str, float]:
+    """One episode into the replay, with SAC updates after its steps; none while actions are random."""
+    sac, learn = learner.sac, cfg.learn
+    random = episode <= learn.random_episodes
+    exploring = feedback is not None and episode <= learn.random_episodes + learn.unsupervised_episodes
+    act_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
+    action_rng = numpy_rng(cfg.seed, "random actions", episode)
+    random_actions = sticky_random_actions(learn.sticky_action_prob, sac.action_size, action_rng)
+    state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
+    train_return, true_return, success = 0.0, 0.0, False
+    losses: Metrics = {}
+    for step in range(horizon_of(env)):
+        # act
+        action = next(random_actions) if random else sac.act_on(state, act_rng)
+        next_state, true_reward, terminated, truncated, info = env.step(action)
+        frame: Any = env.render() if replay.has_frames else None
+        score = float(true_reward)
+        # reward: none before the first feedback round, which relabels; then the learned one, or the true one
+        if feedback is None:
+            reward = learn.reward_scale * score
+        else:
+            reward = 0.0 if exploring else feedback.reward.of_step(next_state, frame)
+        replay.add(state, action, reward, next_state, terminated, truncated, frame=frame, score=score)
+        state = next_state
+        train_return, true_return = train_return + reward, true_return + score
+        success = success or bool(info["success"])
+        # update: on the state-entropy bonus while exploring, then on the rewards in the replay
+        if random or step % learn.train_freq:
+            continue
+        for _ in range(learn.gradient_steps):
+            batch = replay.sample(learn.batch_size, learn_rng, device=sac.device)
+            if exploring:
+                pool = replay.sample(POOL, learn_rng, device=sac.device).next_states
+                batch = replace(batch, rewards=state_entropy_rewards(batch.next_states, pool))
+            losses = sac_update(learner, batch, learn_rng, learn)
+    returns = {"rollout/return": true_return, "rollout/success": float(success), "rollout/train_return": train_return}
+    return returns | {name: float(value) for name, value in losses.items()}
 
 
-def no_reward(state: Any, frame: Any, score: float) -> float:
-    """Nothing: while the agent wanders it is paid by novelty, and the first session relabels all of it."""
-    return 0.0
+def sac_update(learner: SACLearner, batch: Transitions, generator: torch.Generator, learn: SACConfig) -> Metrics:
+    """One gradient step of critics, actor and temperature; the batch is on the networks' device, noise on the CPU's."""
+    sac, alpha = learner.sac, learner.sac.log_alpha.detach().exp()
+    states, next_states = sac.standardise(batch.states), sac.standardise(batch.next_states)
+    noise, next_noise = torch.randn(2, *batch.actions.shape, generator=generator).to(sac.device)
+
+    # critics: soft Bellman target of the target critics' minimum
+    with torch.no_grad():
+        next_actions, next_logprobs = sac.actor.sample(next_states, next_noise)
+        next_q = sac.target_critics(next_states, next_actions).amin(dim=0)
+    target = critic_target(batch.rewards, batch.terminated, next_q, next_logprobs, gamma=learn.gamma, alpha=alpha)
+    q_loss, q_metrics = critic_loss(sac.critics(states, batch.actions), target)
+    learner.critic_optimizer.zero_grad()
+    q_loss.backward()  # type: ignore[no-untyped-call]
+    learner.critic_optimizer.step()
+
+    # actor and temperature: the critics get no gradient
+    actions, logprobs = sac.actor.sample(states, noise)
+    pi_loss, pi_metrics = actor_loss(logprobs, sac.critics(states, actions).min(dim=0).values, alpha=alpha)
+    target_entropy = learn.target_entropy * sac.action_size
+    alpha_loss, alpha_metrics = temperature_loss(sac.log_alpha, logprobs, target_entropy=target_entropy)
+    learner.actor_optimizer.zero_grad()
+    (pi_loss + alpha_loss).backward(inputs=learner.actor_parameters)  # type: ignore[no-untyped-call]
+    learner.actor_optimizer.step()
+
+    # target critics
+    learner.steps += 1
+    if learner.steps % learn.target_update_interval == 0:
+        polyak_update(sac.target_critics.parameters(), sac.critics.parameters(), tau=learn.tau)
+    policy = {f"policy/{name}": value for name, value in (q_metrics | pi_metrics | alpha_metrics).items()}
+    return {"loss/critic": q_loss.detach(), "loss/actor": pi_loss.detach()} | policy
 
 
-def true_reward(scale: float) -> RewardOf:
-    """The simulator's own times `scale`, to compare with."""
-    return lambda state, frame, score: scale * score
+def feedback_round(
+    cfg: Config, feedback: Feedback, learner: SACLearner, replay: Replay, queries: Table, episode: int
+) -> dict[str, float]:
+    """Label queries, fit the reward ensemble, relabel the replay; the first time the critics are reset."""
+    how, model, store, learn = cfg.feedback, cfg.reward_model, feedback.store, cfg.learn
+    number = (episode - learn.random_episodes - learn.unsupervised_episodes) // how.every
+    if number == 0:
+        # normaliser of the reward model, and the labels of an earlier run
+        seen = replay.features(np.arange(len(replay)), model.inputs)
+        feedback.learner.model.fit_normaliser(torch.from_numpy(seen))
+        if (file := label_file(how.cached_label_path)) is not None:
+            load_labels(store, file)
+    asked, done = store.counts["pairs"], episode / learn.episodes
+    count = round_size(how.schedule, average=how.pairs_per_round, total=how.total, asked=asked, done=done)
+    metrics = label_queries(cfg, feedback, replay, queries, number, count) if count else {}
+    if not len(store):
+        logger.warning("the judge has preferred nothing yet: %d pairs asked about", store.counts["pairs"])
+        return metrics
+    if count or number == 0:
+        metrics |= feedback.learner.fit(
+            store,
+            epochs=model.epochs,
+            batch_size=model.batch_size,
+            target_accuracy=model.target_accuracy,
+            seed=cfg.seed,
+            bootstrap=model.bootstrap,
+        )
+        metrics |= feedback.reward.relabel(replay)
+    if number == 0:
+        # the critics know the exploration bonus only
+        learner.reset_critics(torch_rng(cfg.seed, "critics"))
+        generator = torch_rng(cfg.seed, "after reset")
+        for _ in range(learn.reset_gradient_steps):
+            batch = replay.sample(learn.batch_size, generator, device=cfg.device)
+            sac_update(learner, batch, generator, learn)
+    return metrics
 
 
-def validate(cfg: Config, agent: Agent, run: Run, episode: int) -> dict[str, Any]:
-    """The greedy agent by the true reward, on starts of its own; a few episodes are kept."""
-    keep = partial(keep_evaluation, run.folder, step_name(episode))
-    count = cfg.evaluation.episodes
-    return run_episodes(greedy_policy(agent.sac), cfg.world, seed=cfg.seed, split="validate", episodes=count, keep=keep)
-
-
-def finish(cfg: Config, agent: Agent, run: Run) -> dict[str, Any]:
-    """The agent and a random policy on starts that nothing else uses, and how good the judge was."""
-    sizes: dict[str, Any] = {"seed": cfg.seed, "split": "test", "episodes": cfg.evaluation.final_episodes}
-    policies = {
-        "agent": ("after-greedy", greedy_policy(agent.sac)),
-        "random": ("random", random_policy(agent.sac.action_size, cfg.seed)),
-    }
-    result: dict[str, Any] = {
-        who: run_episodes(act, cfg.world, **sizes, keep=partial(keep_evaluation, run.folder, name))
-        for who, (name, act) in policies.items()
-    }
-    report = run.folder / "judge" / REPORT
-    if cfg.reward == "learned" and report.exists():
-        clear = json.loads(report.read_text(encoding="utf-8"))["clear"]
-        result["judge"] = {name: clear[name] for name in ("accuracy", "no_preference_rate", "pairs")}
-    return result
+def label_queries(
+    cfg: Config, feedback: Feedback, replay: Replay, queries: Table, number: int, count: int
+) -> dict[str, float]:
+    """Select `count` pairs of segments and add the judge's labels to the preferences and to the log."""
+    how, store, inputs, model = cfg.feedback, feedback.store, cfg.reward_model.inputs, feedback.learner.model
+    # query selection
+    candidates = count if how.strategy == "uniform" else count * how.candidates
+    rng = numpy_rng(cfg.seed, "queries", number)
+    drawn = draw_pairs(replay, length=how.segment_length, count=candidates, rng=rng)
+    pairs = select_pairs(how.strategy, drawn, count=count, replay=replay, model=model, kind=inputs)
+    # labels
+    query = Query.of(replay, pairs)
+    labels, scores = np.array(feedback.label(query, number)), query.true_rewards.sum(axis=2)
+    now = datetime.now().isoformat(timespec="seconds")
+    queries.extend([(*both, label, now, number) for both, label in zip(scores.tolist(), labels.tolist())])
+    segments = replay.features(pairs, inputs)
+    store.add(segments[:, 0], segments[:, 1], labels)
+    right, decided = label_accuracy(labels, scores[:, 0], scores[:, 1])
+    metrics = {f"judge/{name}": float(value) for name, value in {**store.counts, **feedback.judge_counts}.items()}
+    return metrics | ({"judge/accuracy": right / decided} if decided else {})

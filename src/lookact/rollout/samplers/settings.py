@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from lookact.config import setting
-
-Strategy = Literal["uniform", "disagreement", "entropy", "k_centre"]
-"""Which pairs a judge is asked about next."""
 
 
 @dataclass(frozen=True)

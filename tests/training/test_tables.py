@@ -1,4 +1,4 @@
-from lookact.recipes.pref_sac.tables import QUERY_COLUMNS, Table
+from lookact.training.tables import QUERY_COLUMNS, Table
 
 
 def test_rows_are_on_disk_under_the_columns_as_they_come(tmp_path):

@@ -1,6 +1,6 @@
 import torch
 
-from lookact.recipes.pref_sac.artifacts import artifact_folder, begin_artifacts, save_artifacts
+from lookact.training.artifacts import artifact_folder, begin_artifacts, save_artifacts
 from lookact.training.run import open_run
 
 
