@@ -1,5 +1,8 @@
 """The attack scripts, as tests: everything they try is withstood."""
 
+import pytest
+
+import attack_files
 import attack_server
 import attack_viewer
 
@@ -12,5 +15,11 @@ def test_a_hostile_folder_is_withstood_by_the_viewer(tmp_path):
     assert wrong(attack_viewer.attack(tmp_path / "runs")) == []
 
 
+@pytest.mark.slow
 def test_hostile_requests_are_withstood_by_the_server():
     assert wrong(attack_server.attack()) == []
+
+
+@pytest.mark.slow
+def test_hostile_files_are_read_or_refused_in_one_line(tmp_path):
+    assert wrong(attack_files.attack(tmp_path / "files")) == []

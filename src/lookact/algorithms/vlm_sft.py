@@ -71,7 +71,7 @@ def teach(chat: ChatVLM, lessons: Lessons, run: Run, measure: Callable[[], dict[
             write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
         barrier()
         return measured
-    assert_same_tokenizer(AutoTokenizer.from_pretrained(folder), chat.tokenizer)
+    assert_same_tokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), chat.tokenizer)
     read_weights(chat.model, folder)()
     measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
     return measured_before

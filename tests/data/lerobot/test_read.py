@@ -217,3 +217,35 @@ def test_demonstrations_of_two_kinds_or_none_are_refused(tmp_path):
         write_demonstrations(tmp_path / "set", [uneven], fps=10, robot="panda")
     with pytest.raises(DataError, match="no demonstration"):
         write_demonstrations(tmp_path / "set", [], fps=10, robot="panda")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "data/{chunk_index:01000000000d}.parquet",
+        "data/{x}.parquet",
+        "data/{chunk_index.__class__}",
+        "{",
+        "../{file_index}",
+        "/etc/{file_index}",
+        7,
+    ],
+)
+def test_a_hostile_pattern_is_one_line(copy, pattern):
+    for name in ("data_path", "video_path"):
+        info = read_info(copy)
+        (copy / "meta/info.json").write_text(json.dumps(info | {name: pattern}))
+        with pytest.raises(DataError, match=r"pattern|LeRobot"):
+            list(read_demonstrations(copy))
+        (copy / "meta/info.json").write_text(json.dumps(info))
+
+
+@pytest.mark.parametrize("column", [[[1.0], [1.0, 2.0]], ["a", "b"]])
+def test_a_ragged_or_text_column_is_one_line(copy, column):
+    path = copy / "data/chunk-000/file-000.parquet"
+    table = pq.ParquetFile(path).read()
+    values = [column[0], *[column[1]] * (len(table) - 1)]
+    table = table.set_column(table.column_names.index("action"), "action", pa.array(values))
+    pq.write_table(table, path)
+    with pytest.raises(DataError, match="not as LeRobot writes"):
+        list(read_demonstrations(copy))

@@ -234,3 +234,13 @@ def test_an_engine_with_another_template_is_refused_with_a_report(chat, tmp_path
     path.write_text(path.read_text().replace("assistant", "agent"))
     with pytest.raises(TokenMismatch, match="chat template: from character"):
         assert_same_tokenizer(load_readers(folder), chat)
+
+
+def test_code_in_a_checkpoint_is_not_run_even_if_the_terminal_says_yes(tmp_path, monkeypatch):
+    config = {"model_type": "stranger", "auto_map": {"AutoConfig": "stranger.Config"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "stranger.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(DataError, match="cannot load"):
+        load_chat(tmp_path)
+    assert not (tmp_path / "ran").exists()

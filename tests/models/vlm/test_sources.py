@@ -55,3 +55,19 @@ def test_weights_are_counted_where_they_lie(checkpoint, no_cache):
     assert weight_bytes(str(checkpoint)) == 5
     assert weight_bytes("tiny") == 0
     assert weight_bytes("some/model") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", "names no base model"),
+        ('{"base_model_name_or_path": 7}', "names no base model"),
+        ('{"base_model_name_or_path": "ITSELF"}', "an adapter folder too"),
+    ],
+)
+def test_an_adapter_folder_that_leads_nowhere_is_one_line(tmp_path, text, told):
+    (tmp_path / "adapter_config.json").write_text(text.replace("ITSELF", str(tmp_path)))
+    with pytest.raises(DataError, match=told):
+        check_source(str(tmp_path), "qwen3_vl")

@@ -7,6 +7,7 @@ camera saw, many episodes in a row. Any folder of that form is read, also one th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
+
+FIELD = re.compile(r"\{(chunk_index|file_index|video_key)(?::(0?\dd))?\}")
+"""What may stand in a path pattern; a width of 10^9 would take a gigabyte."""
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, pa.ArrowException)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,14 @@ def read_demonstrations(
     folder: Path, wanted: Wanted | None = None, *, only: int | None = None
 ) -> Iterator[Demonstration]:
     """Every episode in order, read one at a time, or a single one by its index; what does not fit is a DataError."""
+    try:
+        yield from _read_demonstrations(folder, wanted, only)
+    except MALFORMED as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DataError(f"{folder} is not as LeRobot writes a dataset ({told}): record or copy it again") from error
+
+
+def _read_demonstrations(folder: Path, wanted: Wanted | None, only: int | None) -> Iterator[Demonstration]:
     info = read_info(folder)
     cameras = check_features(folder, info, wanted or Wanted())
     tasks = _read_tasks(folder)
@@ -67,7 +80,7 @@ def read_demonstrations(
     readers: dict[str, VideoReader] = {}
     tables: dict[Path, pa.Table] = {}
     for row in rows:
-        path = folder / info["data_path"].format(**_place(row, "data"))
+        path = file_of(folder, info["data_path"], **_place(row, "data"))
         if path not in tables:
             # one file at a time stays in memory
             tables = {path: _read_table(path)}
@@ -78,6 +91,15 @@ def read_demonstrations(
             states=_matrix(steps, STATE, path),
             actions=_matrix(steps, ACTION, path),
         )
+
+
+def file_of(folder: Path, pattern: str, **names: str | int) -> Path:
+    """The file that a dataset's path pattern names. One of other fields, or that leads out, is a DataError."""
+    rest = FIELD.sub("", pattern)
+    path = Path(FIELD.sub(lambda found: format(names[found[1]], found[2] or ""), pattern))
+    if "{" in rest or "}" in rest or path.is_absolute() or ".." in path.parts:
+        raise DataError(f"{folder} has a file pattern {pattern[:80]!r}: write one as LeRobot does, such as {DATA}")
+    return folder / path
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -92,8 +114,10 @@ def read_info(folder: Path) -> dict[str, Any]:
         info = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{folder} is no LeRobot dataset: {INFO} is missing") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: copy the dataset again") from error
+    if not isinstance(info, dict):
+        raise DataError(f"{path} holds no JSON object: copy the dataset again")
     missing = {"codebase_version", "fps", "features", "data_path"} - set(info)
     if missing or not str(info["codebase_version"]).startswith("v3"):
         found = info.get("codebase_version", f"without {', '.join(sorted(missing))}")
@@ -200,7 +224,7 @@ def _frames_of(
     folder: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str, readers: dict[str, VideoReader]
 ) -> NDArray[np.uint8]:
     """(t, h, w, 3) of one camera in one episode."""
-    path = folder / info["video_path"].format(video_key=key, **_place(row, f"videos/{key}"))
+    path = file_of(folder, info["video_path"], video_key=key, **_place(row, f"videos/{key}"))
     if key not in readers or readers[key].path != path:
         readers[key] = VideoReader(path)
     start = round(float(row[f"videos/{key}/from_timestamp"]) * info["fps"])

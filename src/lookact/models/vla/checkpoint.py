@@ -75,6 +75,6 @@ def _assemble(
 
 def _open_tokenizer(source: str) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(source)
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot load the tokenizer of {source}: {first_line(error)}") from error

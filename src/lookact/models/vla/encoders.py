@@ -117,7 +117,7 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
 
 def _pretrained(kind: Any, family: str, source: str, **options: Any) -> Any:
     try:
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         if config.model_type != family:
             raise ConfigError(f"{source} is a {config.model_type} model: choose a {family} checkpoint")
         return kind.from_pretrained(source, dtype=torch.float32, **NO_DROPOUT, **options)

@@ -23,7 +23,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from lookact.errors import ConfigError, DataError
 from lookact.models.actor_critic import ValueHead
 from lookact.models.vlm.policy import ChatVLM, pixel_budget
-from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME
+from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME, adapter_base
 
 VALUE_FILE = "value_head.safetensors"
 OUTPUT = "lm_head.weight"
@@ -77,7 +77,7 @@ def load_chat(
     elif lora is not None:
         model = add_lora(model, lora)
     processor = load_image_processor(base, min_pixels, max_pixels)
-    chat = ChatVLM(model, AutoTokenizer.from_pretrained(base), processor)
+    chat = ChatVLM(model, AutoTokenizer.from_pretrained(base, trust_remote_code=False), processor)
     chat.value_head = load_value_head(Path(source) / VALUE_FILE, chat, fresh=value_head)
     chat.banned = chat.banned.to(chat.output_weight.device)
     chat.gradient_checkpointing = gradient_checkpointing
@@ -113,8 +113,7 @@ def resolve(source: Path | str) -> tuple[str, Path | None]:
             return source, None
         raise DataError(f"no checkpoint at {source}: give a folder that exists, or a Hub name like {CHAT_EXAMPLE}")
     if (folder / ADAPTER_FILE).exists():
-        base = json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
-        return resolve(base)[0], folder
+        return resolve(adapter_base(folder))[0], folder
     if not (folder / "config.json").exists():
         raise DataError(f"{source} is not a checkpoint: it has no config.json")
     return str(folder), None
@@ -130,12 +129,14 @@ def load_model(
 ) -> Any:
     """The bare model of `base` on its device or devices, every weight found in the checkpoint."""
     options: dict[str, Any] = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
+    options["trust_remote_code"] = False
     if quantise is not None:
         options |= {"quantization_config": nf4(options["dtype"]), "device_map": device_map or {"": device}}
     elif device_map is not None:
         options["device_map"] = device_map
     try:
-        config = AutoConfig.from_pretrained(base)
+        # without the word transformers asks on a terminal, and runs what the checkpoint brings
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
         if not config.model_type.startswith("qwen3_vl"):
             raise ConfigError(f"{base} is a {config.model_type} model: choose a Qwen3-VL checkpoint")
         model, report = AutoModelForImageTextToText.from_pretrained(base, output_loading_info=True, **options)
@@ -255,4 +256,6 @@ def write_tensors(state: Mapping[str, Tensor], folder: Path) -> None:
 
 def load_readers(folder: Path) -> Readers:
     """What a checkpoint folder's engine reads with."""
-    return Readers(AutoTokenizer.from_pretrained(folder), load_image_processor(str(folder), None, None))
+    return Readers(
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=False), load_image_processor(str(folder), None, None)
+    )

@@ -29,8 +29,7 @@ def check_source(source: str, family: str, *, example: str = CHAT_EXAMPLE, bare:
     folder = Path(source)
     if folder.exists():
         if (folder / ADAPTER_FILE).exists():
-            base = json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
-            return check_source(base, family, example=example, bare=bare)
+            return check_source(adapter_base(folder), family, example=example, bare=bare)
         if not (folder / "config.json").exists():
             raise DataError(f"{source} is not a checkpoint: it has no config.json")
         return _check_family(source, _read(folder / "config.json"), family)
@@ -41,6 +40,16 @@ def check_source(source: str, family: str, *, example: str = CHAT_EXAMPLE, bare:
         _check_family(source, _read(config), family)
     elif os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise DataError(f"{source} is not on this machine and HF_HUB_OFFLINE is set: fetch it first, or give a folder")
+
+
+def adapter_base(folder: Path) -> str:
+    """The checkpoint that an adapter folder is made for: a folder or a Hub name, and no adapter folder itself."""
+    base = _read(folder / ADAPTER_FILE).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise DataError(f"{folder / ADAPTER_FILE} names no base model: write base_model_name_or_path into it")
+    if Path(base, ADAPTER_FILE).exists():
+        raise DataError(f"{folder} is made for {base}, which is an adapter folder too: name a whole checkpoint there")
+    return base
 
 
 def weight_bytes(source: str) -> int:
@@ -61,7 +70,7 @@ def _cached(name: str) -> Path | None:
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: the checkpoint is torn; fetch or write it again") from error
     return content if isinstance(content, dict) else {}
 

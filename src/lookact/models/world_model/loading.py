@@ -56,8 +56,10 @@ def build_world_model(
 def open_tokenizer(text: str, corpus: Iterable[str], source: Path | None) -> Any:
     """A checkpoint's tokenizer where `source` holds one, a tiny one for `corpus`, or the pretrained one of `text`."""
     if source is not None and (source / "tokenizer.json").is_file():
-        return AutoTokenizer.from_pretrained(source)
-    return train_wordpiece(corpus, TextSpec()) if text == TINY else AutoTokenizer.from_pretrained(text)
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    if text == TINY:
+        return train_wordpiece(corpus, TextSpec())
+    return AutoTokenizer.from_pretrained(text, trust_remote_code=False)
 
 
 def open_text_encoder(source: str, tokenizer: Any, seed: int) -> TextEncoder:
