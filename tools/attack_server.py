@@ -61,6 +61,7 @@ def bodies() -> Iterator[tuple[str, bytes, set[int]]]:
     part = b'{"type":"text","text":""}'
     yield "parts", b'{"messages":[{"role":"user","content":[' + b",".join([part] * PARTS) + b"]}]}", {413}
     yield "values in an unknown field", b'{"x":[' + b"0," * 10_000_000 + b"0]}", {413}
+    yield "strings without commas", b'""' * 10_000_000, {413}
     yield "nesting", b"[" * 1_000_000, {413}
     yield "a string without an end", b'{"messages": "' + b'\\"' * 5_000_000, {400}
     yield "a huge number", b'{"messages": ' + b"9" * 100_000 + b"}", {400, 422}

@@ -67,7 +67,7 @@ def test_health_models_and_metrics_answer(serve_here):
     ("body", "status", "told"),
     [
         (b'{"messages": [', 400, "not JSON"),
-        (b"[" * 100_000, 413, "values"),
+        (b"[" * 100_000, 413, "tokens"),
         (b"[" * 4000, 400, ""),
         (b"\xff\xfe", 400, ""),
         (b"[]", 422, "body"),
@@ -228,10 +228,10 @@ def test_a_prompt_the_model_cannot_take_is_the_clients_fault(serve_here):
 
 
 def test_parts_are_counted_before_they_are_validated(serve_here):
-    url = serve_here(json_values=300)
+    url = serve_here(json_tokens=300)
     many = {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * 200}]}
     response = httpx.post(f"{url}/generate", json=many)
-    assert (response.status_code, "more than 300 values" in error_of(response)) == (413, True)
+    assert (response.status_code, "more than 300 JSON tokens" in error_of(response)) == (413, True)
     # commas and brackets in a text are no values
     spoken = {"messages": [{"role": "user", "content": 'a "quoted\\" [list], {of}, ' * 200}]}
     assert httpx.post(f"{url}/generate", json=spoken).status_code == 200

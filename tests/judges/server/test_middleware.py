@@ -5,7 +5,7 @@ import pytest
 
 from lookact.judges.server.limits import Budget, Limits
 from lookact.judges.server.metrics import Metrics
-from lookact.judges.server.middleware import RequestMiddleware, count_values, error_response, place
+from lookact.judges.server.middleware import RequestMiddleware, error_response, has_more_tokens, place
 
 LIMITS = Limits(body_bytes=10)
 
@@ -102,12 +102,13 @@ def test_a_place_is_told_without_the_names_of_types():
 
 
 @pytest.mark.parametrize(
-    ("body", "values"),
+    ("body", "tokens"),
     [
-        (b'{"a": [1, 2, {"b": "x,y,[{"}]}', 5),
-        (b'"' + b"\\" + b'",,,"', 0),
-        (b'["' + b'\\"' * 500_000, 1),
+        (b'{"a": [1, 2, {"b": "x,y,[{"}]}', 8),
+        (b'"' + b"\\" + b'",,,"', 1),
+        (b'["' + b'\\"' * 500_000, 2),
     ],
 )
-def test_values_are_counted_outside_of_strings_in_linear_time(body, values):
-    assert count_values(body, 0) == values
+def test_tokens_are_counted_outside_of_strings_and_in_linear_time(body, tokens):
+    assert has_more_tokens(body, tokens - 1)
+    assert not has_more_tokens(body, tokens)

@@ -18,8 +18,9 @@ class Limits:
     image_pixels: int = 4096 * 4096
     images: int = 8
     messages: int = 64
-    json_values: int = 4096
-    """Values in a body, counted before it is parsed: a million empty message parts would take half a gigabyte."""
+    json_tokens: int = 16384
+    """Strings, commas and brackets of a body, counted before it is parsed: a million empty parts would take half
+    a gigabyte."""
     request_pixels: int = 2 * 4096 * 4096
     """Pixels of all images of a request."""
     text_characters: int = 100_000

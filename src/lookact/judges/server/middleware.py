@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -33,8 +34,8 @@ PATIENCE = 4
 KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""A JSON string; one without an end reaches to the body's."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,{\[]', re.DOTALL)
+"""A JSON string, one without an end reaching to the body's; a comma; a bracket that opens."""
 
 
 class ClientLeft(Exception):
@@ -106,8 +107,8 @@ class RequestMiddleware:
             raise Refused(408, f"the body took more than {self.limits.body_seconds:g} seconds to arrive") from None
         whole = b"".join(held)
         body: bytes | None = whole
-        if takes_json and count_values(whole, self.limits.json_values) > self.limits.json_values:
-            raise Refused(413, f"the body has more than {self.limits.json_values} values: send fewer message parts")
+        if takes_json and has_more_tokens(whole, self.limits.json_tokens):
+            raise Refused(413, f"the body has more than {self.limits.json_tokens} JSON tokens: send fewer parts")
 
         async def replay() -> Event:
             nonlocal body
@@ -152,14 +153,12 @@ class RequestMiddleware:
             raise too_large
 
 
-def count_values(body: bytes, enough: int) -> int:
-    """How many values a body's JSON has at most, without parsing it; what stands in strings does not count."""
-
-    def marks(text: bytes) -> int:
-        return text.count(b",") + text.count(b"{") + text.count(b"[")
-
-    # few marks in all: strings need not be told apart
-    return found if (found := marks(body)) <= enough else marks(_STRING.sub(b"", body))
+def has_more_tokens(body: bytes, most: int) -> bool:
+    """Whether JSON has more strings, commas and opening brackets than `most`; it is not parsed."""
+    if sum(map(body.count, (b'"', b",", b"{", b"["))) <= most:
+        return False
+    # what stands in strings does not count
+    return next(islice(_TOKEN.finditer(body), most, None), None) is not None
 
 
 def host_name(header: str) -> str:
