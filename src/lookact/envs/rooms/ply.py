@@ -1,11 +1,10 @@
-"""Triangle meshes as PLY files: ascii, little-endian and big-endian, with colours per vertex.
+"""Triangle meshes as PLY files: ascii, little-endian and big-endian are read, with colours per vertex.
 
 Besides the usual properties a face may carry an `instance` number, which other readers skip.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,33 +148,23 @@ def _assemble(path: Path, fields: dict[str, Fields]) -> Mesh:
     return Mesh(vertices, np.ascontiguousarray(corners, np.int32), colors, instances)
 
 
-def write_ply(path: Path, mesh: Mesh, *, ascii_text: bool = False) -> None:
-    """Writes the mesh exactly: little-endian, or as text with nine digits, which float32 survives."""
+def write_ply(path: Path, mesh: Mesh) -> None:
+    """Writes the mesh exactly, little-endian."""
     vertex = np.empty(len(mesh.vertices), [*((axis, "<f4") for axis in "xyz"), *((c, "u1") for c in ("r", "g", "b"))])
     for column, axis in enumerate("xyz"):
         vertex[axis] = mesh.vertices[:, column]
         vertex["rgb"[column]] = mesh.colors[:, column]
-    told = mesh.instances is not None
-    columns: list[Any] = [("count", "u1"), ("corners", "<i4", (3,)), *([("instance", "<i4")] if told else [])]
+    columns: list[Any] = [("count", "u1"), ("corners", "<i4", (3,))]
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(vertex)}"]
+    lines += [f"property float {axis}" for axis in "xyz"]
+    lines += [f"property uchar {name}" for name in ("red", "green", "blue")]
+    lines += [f"element face {len(mesh.faces)}", "property list uchar int vertex_indices"]
+    if mesh.instances is not None:
+        columns.append(("instance", "<i4"))
+        lines.append("property int instance")
     face = np.empty(len(mesh.faces), columns)
     face["count"], face["corners"] = 3, mesh.faces
     if mesh.instances is not None:
         face["instance"] = mesh.instances
-    header = _header(len(vertex), len(face), told=told, ascii_text=ascii_text).encode("ascii")
-    if ascii_text:
-        flat = np.column_stack([face["count"], mesh.faces, *([mesh.instances] if mesh.instances is not None else [])])
-        text = io.StringIO()
-        np.savetxt(text, np.column_stack([mesh.vertices, mesh.colors]), fmt=["%.9g"] * 3 + ["%d"] * 3)
-        np.savetxt(text, flat, fmt="%d")
-        path.write_bytes(header + text.getvalue().encode("ascii"))
-    else:
-        path.write_bytes(header + vertex.tobytes() + face.tobytes())
-
-
-def _header(vertices: int, faces: int, *, told: bool, ascii_text: bool) -> str:
-    lines = ["ply", f"format {'ascii' if ascii_text else 'binary_little_endian'} 1.0", f"element vertex {vertices}"]
-    lines += [f"property float {axis}" for axis in "xyz"]
-    lines += [f"property uchar {name}" for name in ("red", "green", "blue")]
-    lines += [f"element face {faces}", "property list uchar int vertex_indices"]
-    lines += ["property int instance"] * told
-    return "\n".join([*lines, "end_header", ""])
+    header = "\n".join([*lines, "end_header", ""]).encode("ascii")
+    path.write_bytes(header + vertex.tobytes() + face.tobytes())
