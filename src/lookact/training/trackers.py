@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PILImage
 
-from lookact.data.jsonl import finite_or_none as finite_or_none
+from lookact.data.jsonl import finite_or_none
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Tracker
 from lookact.text.file_names import file_name

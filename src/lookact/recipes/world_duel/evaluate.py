@@ -33,6 +33,7 @@ from lookact.algorithms.world_model_evaluation import (
     open_loop_numbers,
     prediction_error,
 )
+from lookact.data.jsonl import append_row, finite_or_none
 from lookact.data.lerobot.video import write_video
 from lookact.data.sequences import Recording, TokenSequences
 from lookact.envs.testbeds.noisy_tv import noise_in_view
@@ -69,7 +70,7 @@ from lookact.training.evaluation import (
     step_name,
 )
 from lookact.training.run import Run
-from lookact.training.trackers import cut_after, finite_or_none
+from lookact.training.trackers import cut_after
 from lookact.types import Episode, Image, Observation
 
 REPORTS = "reports.json"
@@ -214,8 +215,7 @@ class EpisodeMetrics:
     def add(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         if is_main():
             numbers = {name: finite_or_none(value) for name, value in metrics.items()}
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, "phase": phase} | numbers) + "\n")
+            append_row(self.path, {"step": step, "phase": phase} | numbers)
 
 
 @torch.no_grad()
