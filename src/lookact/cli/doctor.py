@@ -47,9 +47,9 @@ renderer.update_scene(data)
 assert renderer.render().max() > 0
 """
 NAME_DRAWING_DEVICE = """
-from lookact.envs.maniskill.device import drawing_device, prepare
+from lookact.envs.maniskill.device import render_device, prepare
 prepare()
-print(drawing_device().partition("GPU:")[2].splitlines()[0].strip())
+print(render_device().partition("GPU:")[2].splitlines()[0].strip())
 """
 
 

@@ -122,17 +122,17 @@ def test_same_seed_same_episode_whatever_was_before(make):
 def test_a_scene_is_kept_while_episodes_ask_for_it_and_a_kept_one_is_as_good_as_new(make):
     env, actions = make(randomise=ALL, distractors=1), random_actions(8)
     fresh = roll(env, actions, options={"scene_seed": 1, "start_seed": 4})
-    scene = env.task.scene
+    scene = env.simulation.scene
     other = roll(env, actions, options={"scene_seed": 1, "start_seed": 5})
     kept = roll(env, actions, options={"scene_seed": 1, "start_seed": 4})
-    assert env.task.scene is scene
+    assert env.simulation.scene is scene
     assert_same(fresh, kept)
     assert not np.array_equal(other[0]["head"], fresh[0]["head"])
     env.reset(options={"scene_seed": 2, "start_seed": 4})
-    assert env.task.scene is not scene
+    assert env.simulation.scene is not scene
 
 
-def test_pictures_change_with_the_arms_motion_and_only_with_it(plain):
+def test_images_change_with_the_arms_motion_and_only_with_it(plain):
     still = roll(plain, turn(0, 12) * np.eye(8, dtype=np.float32)[7], seed=0)
     moved = roll(plain, turn(0, 12), seed=0)
     assert moved[-1]["state"][0] - moved[0]["state"][0] == pytest.approx(12 * 0.08, abs=0.1)
@@ -158,11 +158,11 @@ def test_what_the_arm_runs_into_is_pushed_away(make):
     env = make(control="ee_delta", randomise=CLEARLY_VISIBLE, max_steps=60)
     env.reset(seed=0)
     x, y = env.start.objects[0, :2]
-    before = env.task.things[0].pose.p[0].numpy().copy()
+    before = env.simulation.objects[0].pose.p[0].numpy().copy()
     for spot in ((x - 0.08, y, 0.03), (x + 0.06, y, 0.03)):
         for _ in range(14):
             env.step(env.controller.action_towards(np.array(spot), 0.0))
-    moved = env.task.things[0].pose.p[0].numpy() - before
+    moved = env.simulation.objects[0].pose.p[0].numpy() - before
     assert moved[0] > 0.03
     assert abs(moved[2]) < 0.02
 

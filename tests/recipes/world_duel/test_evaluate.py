@@ -60,10 +60,10 @@ def test_copying_and_the_commonest_token_by_hand(world_model):
     made.wrist[:] = 3
     made.wrist[0, 1:] = 5
     frames = torch.zeros(ROWS, 3, 32, 32, 3, dtype=torch.uint8)
-    told = baseline_numbers(world_model, encode_sequences(world_model, made), frames)
+    found = baseline_numbers(world_model, encode_sequences(world_model, made), frames)
     # the first row changes once in two steps; four of six frames to come hold threes
-    assert told["copy_accuracy"].tolist() == [0.5, 1.0, 1.0]
-    assert told["majority_accuracy"].tolist() == [0.0, 1.0, 1.0]
+    assert found["copy_accuracy"].tolist() == [0.5, 1.0, 1.0]
+    assert found["majority_accuracy"].tolist() == [0.0, 1.0, 1.0]
 
 
 def test_the_frozen_explorers_episodes_stay_while_the_world_model_learns():

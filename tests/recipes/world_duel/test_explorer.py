@@ -29,7 +29,7 @@ def test_step_by_step_an_explorer_sees_what_a_whole_sequence_shows(stride):
     whole, _ = inputs_at(world_model, encoded, torch.arange(7), run_memory(world_model, encoded)[:, :-1], stride=stride)
     inputs = rollout.inputs
     for t in range(7):
-        # what the explorer looked back on was clamped as the world_model was told it
+        # the action history is clamped as the environment's actions are
         own = replace(inputs, **{n: getattr(inputs, n)[t] for n in ("state", "text_ids", "history", "actions")})
         own = replace(own, images={"wrist": inputs.images["wrist"][t]}, carry=inputs.carry[t][None])
         inputs_now, _ = explorer.observe(own)

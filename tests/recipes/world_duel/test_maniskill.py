@@ -33,8 +33,8 @@ def test_all_phases_run_from_end_to_end(train, tmp_path):
     assert losses
     assert np.isfinite(losses).all()
     checkpoint = sorted((tmp_path / "run").glob("checkpoint-*"))[-1]
-    told = evaluate(cfg, checkpoint=checkpoint, episodes=2, greedy=False, dummy=False, folder=tmp_path)
-    assert told["coverage"] >= 1
+    report = evaluate(cfg, checkpoint=checkpoint, episodes=2, greedy=False, dummy=False, folder=tmp_path)
+    assert report["coverage"] >= 1
 
 
 def test_what_is_recorded_is_what_the_arm_did(tmp_path):

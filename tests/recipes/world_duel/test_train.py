@@ -21,7 +21,7 @@ SHORT = replace(
 )
 
 
-def told(folder, name="metrics.jsonl"):
+def metrics_of(folder, name="metrics.jsonl"):
     lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
 
@@ -75,12 +75,12 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     for file in ("checkpoint-6/model.safetensors", "checkpoint-6/student/model.safetensors",
                  "samples/episode_2.png", "videos/episode_6.mp4", "warm_start/model.safetensors"):  # fmt: skip
         assert (run / file).stat().st_size > 0
-    lines = told(run, "episode_metrics.jsonl")
+    lines = metrics_of(run, "episode_metrics.jsonl")
     # gradients in every phase; the explorer and the world model each take steps of their own in the last
     assert all(line["optim/grad_norm"] > 0 for line in lines)
     assert all(line["optim/steps"] >= 1 for line in lines if line["phase"] != "teacher")
     assert all(line["loss/world_model"] > 0 for line in lines if line["phase"] != "student")
-    assert [line["phase"] for line in told(run, "episode_metrics.jsonl")] == ["teacher"] * 2 + ["student"] * 2 + [
+    assert [line["phase"] for line in metrics_of(run, "episode_metrics.jsonl")] == ["teacher"] * 2 + ["student"] * 2 + [
         "adversarial"
     ] * 2
     measured = evaluate(DEBUG, checkpoint=run / "checkpoint-6", episodes=4, greedy=False, dummy=False, folder=tmp_path)
@@ -125,7 +125,7 @@ def test_a_run_killed_in_any_phase_and_resumed_ends_as_an_unbroken_one(
     train(main, SHORT, "killed", resume=True)
     assert kept_in(tmp_path / "killed") == kept_in(unbroken)
     for name in ("metrics.jsonl", "episode_metrics.jsonl"):
-        for one, other in zip(told(tmp_path / "killed", name), told(unbroken, name), strict=True):
+        for one, other in zip(metrics_of(tmp_path / "killed", name), metrics_of(unbroken, name), strict=True):
             assert one == other
     for file in ("model", "student/model"):
         one, other = (

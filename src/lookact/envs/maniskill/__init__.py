@@ -1,1 +1,1 @@
-"""The Panda at ManiSkill's table, simulated and drawn by SAPIEN (extra `maniskill`)."""
+"""The Panda at ManiSkill's table, simulated and rendered by SAPIEN (extra `maniskill`)."""

@@ -1,9 +1,8 @@
-"""Which GPU draws, settled before SAPIEN is imported: Vulkan does not heed `CUDA_VISIBLE_DEVICES`, and asks only once.
+"""The render device, chosen before SAPIEN is imported: Vulkan ignores `CUDA_VISIBLE_DEVICES` and is initialised once.
 
-The process with `LOCAL_RANK` n draws on the n-th GPU that `CUDA_VISIBLE_DEVICES` leaves. Drivers know it by the
-machine's own count, told in `VK_DEVICE_INDEX`, `SAPIEN_DEVICE_INDEX` and `EGL_DEVICE_ID`; SAPIEN itself takes CUDA's
-count, which begins anew at the first visible one. Without a GPU a Vulkan driver for the CPU draws: Mesa's lavapipe, 25
-or newer.
+The process with `LOCAL_RANK` n renders on the n-th GPU of `CUDA_VISIBLE_DEVICES`. Drivers take its physical index, from
+`VK_DEVICE_INDEX`, `SAPIEN_DEVICE_INDEX` and `EGL_DEVICE_ID`; SAPIEN takes CUDA's index among the visible ones. Without
+a GPU, Mesa's CPU driver (lavapipe, 25 or newer) renders.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lookact.errors import ConfigError, EnvError
 
 VARIABLES = ("VK_DEVICE_INDEX", "SAPIEN_DEVICE_INDEX", "EGL_DEVICE_ID")
 ABSENT = 'ManiSkill is not installed: pip install "lookact[maniskill,robot]", or make test-maniskill for all it needs'
-BLIND = (
+NO_DRIVER = (
     "no Vulkan driver here that SAPIEN can draw with: install the GPU's own, or for the CPU Mesa 25 or newer "
     "(make test-maniskill unpacks it; then: . .venv-maniskill/mesa/environment)"
 )
@@ -27,7 +26,7 @@ BLIND = (
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU under its two numbers."""
+    """A GPU by its two indices."""
 
     physical: int
     """Among all of the machine."""
@@ -50,7 +49,7 @@ def own_gpu(environment: Mapping[str, str], count: int) -> Gpu | None:
 
 
 def claim_gpu(environment: MutableMapping[str, str], gpu: Gpu | None, *, imported: bool) -> None:
-    """Tell the drivers; an error if SAPIEN is `imported` and they were told something else, or nothing."""
+    """Set the drivers' variables; an error if SAPIEN is `imported` and they are set otherwise, or not at all."""
     wanted = {} if gpu is None else {name: str(gpu.physical) for name in VARIABLES}
     wrong = [name for name, value in wanted.items() if environment.get(name) != value]
     if wrong and imported:
@@ -62,36 +61,34 @@ def claim_gpu(environment: MutableMapping[str, str], gpu: Gpu | None, *, importe
 
 
 def prepare() -> str:
-    """Choose the GPU, import SAPIEN, and return the device that draws: `cuda:0` in CUDA's count, or `cpu`."""
+    """Choose the GPU, import SAPIEN, and return the render device: `cuda:0` by CUDA's index, or `cpu`."""
     if importlib.util.find_spec("mani_skill") is None or importlib.util.find_spec("sapien") is None:
         raise EnvError(ABSENT)
     import torch
 
     gpu = own_gpu(os.environ, torch.cuda.device_count())
     claim_gpu(os.environ, gpu, imported="sapien" in sys.modules)
-    # Mesa's driver for the CPU starts a thread a core, which costs more than it saves for pictures as small as these
+    # a thread a core, Mesa's default, costs more than it saves for images this small
     os.environ.setdefault("LP_NUM_THREADS", "0")
-    drawing_device()
+    render_device()
     return "cpu" if gpu is None else f"cuda:{gpu.visible}"
 
 
-def drawing_device() -> str:
-    """What SAPIEN says of the device that it would draw with."""
+def render_device() -> str:
+    """SAPIEN's summary of the render device."""
     with warnings.catch_warnings():
-        # that it brings a Vulkan loader of its own concerns nobody
+        # SAPIEN brings its own Vulkan loader
         warnings.filterwarnings("ignore", message="Failed to find system libvulkan")
         from sapien import render
 
     try:
         return str(render.get_device_summary())
     except RuntimeError as error:
-        raise EnvError(BLIND) from error
+        raise EnvError(NO_DRIVER) from error
 
 
 def _number(environment: Mapping[str, str], name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(
-            f"{name} is {environment.get(name)!r}: name GPUs by number, Vulkan is told which by number"
-        ) from None
+        raise ConfigError(f"{name} is {environment.get(name)!r}: name GPUs by number, as Vulkan does") from None

@@ -1,6 +1,6 @@
-"""Meshes with fewer triangles: a CPU draws a small picture as fast as it gets through the triangles.
+"""Mesh decimation by vertex clustering: rendering small images on a CPU costs as many triangles as there are.
 
-ManiSkill's Panda has 135,000 of them, finer than any picture here can show.
+ManiSkill's Panda has 135,000 of them, finer than any image here can show.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Mesh:
-    """Triangles over shared corners."""
+    """Triangles over shared vertices."""
 
-    corners: NDArray[np.float32]
+    vertices: NDArray[np.float32]
     """(v, 3)"""
     normals: NDArray[np.float32]
     """(v, 3)"""
@@ -25,12 +25,12 @@ class Mesh:
     """(t, 3)"""
 
 
-def thin_out(mesh: Mesh, cell: float) -> Mesh:
-    """Corners within a cube of side `cell` become one, where they face alike; triangles that collapse are left out."""
-    cubes = np.floor(mesh.corners / cell).astype(np.int64)
+def decimate(mesh: Mesh, cell: float) -> Mesh:
+    """Vertices in a cube of side `cell` with like normals become one; degenerate triangles are dropped."""
+    cubes = np.floor(mesh.vertices / cell).astype(np.int64)
     cubes -= cubes.min(axis=0)
     _, cube = np.unique(np.ravel_multi_index(tuple(cubes.T), tuple(cubes.max(axis=0) + 1)), return_inverse=True)
-    # an edge stays sharp: what faces another way keeps a normal of its own, in the same place
+    # an edge stays sharp: vertices that face another way keep their own normal, in the same place
     axis = np.abs(mesh.normals).argmax(axis=1)
     facing = 2 * axis + (np.take_along_axis(mesh.normals, axis[:, None], axis=1)[:, 0] > 0)
     _, first, merged = np.unique(6 * cube + facing, return_index=True, return_inverse=True)
@@ -39,7 +39,7 @@ def thin_out(mesh: Mesh, cell: float) -> Mesh:
     normals = _means(mesh.normals, merged)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
     return Mesh(
-        _means(mesh.corners, cube)[cube[first]].astype(np.float32),
+        _means(mesh.vertices, cube)[cube[first]].astype(np.float32),
         normals.astype(np.float32),
         mesh.uvs[first],
         merged[mesh.triangles][kept].astype(np.uint32),
@@ -47,13 +47,13 @@ def thin_out(mesh: Mesh, cell: float) -> Mesh:
 
 
 def rectangle(half: float, tile: float) -> Mesh:
-    """A square of half side `half` that faces along x, its texture repeated every `tile`."""
-    corners = half * np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], np.float32)
+    """A square of half side `half` that faces along x, its texture repeated every `tile` metres."""
+    vertices = half * np.array([[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1]], np.float32)
     normals = np.tile(np.array([1, 0, 0], np.float32), (4, 1))
-    return Mesh(corners, normals, corners[:, 1:] / np.float32(tile), np.array([[0, 1, 2], [0, 2, 3]], np.uint32))
+    return Mesh(vertices, normals, vertices[:, 1:] / np.float32(tile), np.array([[0, 1, 2], [0, 2, 3]], np.uint32))
 
 
 def _means(values: NDArray[np.float32], group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(g, n) the mean of the values (v, n) of each group."""
+    """Means (g, n) of values (v, n) by group."""
     sums = np.stack([np.bincount(group, column) for column in values.T.astype(np.float64)], axis=1)
     return np.asarray(sums / np.bincount(group)[:, None])

@@ -33,14 +33,14 @@ class MemoryCurtain(gymnasium.Env[Shown, NDArray[np.float32]]):
         if period < 2 or image_size % places:
             raise ConfigError(
                 f"period {period} and {places} places in {image_size} pixels: give a period of 2 or more, "
-                "and places that divide the picture"
+                "and places that divide the image"
             )
         self.image_size, self.max_steps, self.period, self.places = image_size, max_steps, period, places
-        picture = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
+        image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         self.observation_space = spaces.Dict(
             {
-                "head": picture,
-                "wrist": picture,
+                "head": image,
+                "wrist": image,
                 "state": spaces.Box(0.0, 1.0, (STATE_SIZE,), np.float32),
                 "instruction": spaces.Text(len(INSTRUCTION), charset=PRINTABLE),
             }
@@ -61,24 +61,24 @@ class MemoryCurtain(gymnasium.Env[Shown, NDArray[np.float32]]):
 
     def _shown(self) -> Shown:
         wait = np.float32((-self.steps % self.period) / self.period)
-        picture = self._draw()
+        image = self._draw()
         return {
-            "head": np.broadcast_to(CURTAIN, picture.shape).copy(),
-            "wrist": picture,
+            "head": np.broadcast_to(CURTAIN, image.shape).copy(),
+            "wrist": image,
             "state": np.array([wait], np.float32),
             "instruction": INSTRUCTION,
         }
 
     def _draw(self) -> Image:
         size, side = self.image_size, self.image_size // self.places
-        picture: Image = np.empty((size, size, 3), np.uint8)
+        image: Image = np.empty((size, size, 3), np.uint8)
         if self.steps % self.period:
-            picture[:] = CURTAIN
-            return picture
-        picture[:] = GROUND
+            image[:] = CURTAIN
+            return image
+        image[:] = GROUND
         top, left = side * (self.place // self.places), side * (self.place % self.places)
-        picture[top : top + side, left : left + side] = COLOURS[self.colour]
-        return picture
+        image[top : top + side, left : left + side] = COLOURS[self.colour]
+        return image
 
     def _info(self) -> dict[str, Any]:
         return {"instruction": INSTRUCTION, "open": self.steps % self.period == 0, "step": self.steps}
