@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "episode_store": "EpisodeStore load_episode",
         "preferences": "PreferenceStore",
         "replay": "Replay Transitions",
-        "sequences": "SequenceReplay",
+        "sequences": "TokenSequences SequenceReplay",
         "segments": "Segment cut",
         "quality": "Quality judge_quality summarise",
         "demos": "demo_episode",

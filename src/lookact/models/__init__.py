@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "vlm.reference": "make_reference",
         "vla.policy": "VLA PolicySpec",
         "vla.checkpoint": "make_vla load_vla",
-        "world_model.model": "WorldModel",
+        "world_model.model": "WorldModel WorldModelSpec",
         "reward_model": "StateRewards ImageRewards",
         "sac": "SAC",
     },

@@ -6,7 +6,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "answer": "answer_score well_formed",
-        "intrinsic": "curiosity",
+        "intrinsic": "IntrinsicRewards intrinsic_rewards",
+        "learned": "LearnedReward",
         "shaping": "WeightedParts",
     },
 )
