@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "answer": "answer_score well_formed",
         "intrinsic": "IntrinsicRewards intrinsic_rewards",
-        "learned": "LearnedReward",
         "shaping": "WeightedParts",
     },
 )
