@@ -1,4 +1,4 @@
-"""What a learner eats: padded torch tensors over units, `(b, u)`, with one mask where True counts."""
+"""Training batches: padded torch tensors over units, `(b, u)`, with one mask where True counts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ActorCriticOutput:
 
 @dataclass(frozen=True)
 class Scores:
-    """A policy's view of units that were already taken."""
+    """A policy's scores of units that were already sampled."""
 
     logprobs: Tensor
     """(b, u)"""
@@ -123,11 +123,11 @@ class Batch(Generic[Inputs]):
     terminated: Tensor
     """(b,) bool"""
     advantages: Tensor
-    """(b, u) credit of each unit; zeros until it is given."""
+    """(b, u) zeros until the recipe fills them in."""
 
 
 def to_device(record: T, device: torch.device | str) -> T:
-    """The same record with every tensor inside it on `device`."""
+    """A copy of the record with every tensor inside it on `device`."""
     moved: Any = record
     if isinstance(record, Tensor):
         moved = record.to(device)

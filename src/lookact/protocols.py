@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Env(Protocol):
-    """What `rollout.collect` drives. Gymnasium environments come with an `observe` that makes this shape."""
+    """Environment of `rollout.collect`: Gymnasium's methods with `Observation`s; `envs/wrappers` makes one of any."""
 
     def reset(self, *, seed: int, options: Mapping[str, Any]) -> tuple[Observation, Mapping[str, Any]]: ...
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]: ...
@@ -29,10 +29,10 @@ class Env(Protocol):
 
 
 class Actor(Protocol):
-    """Decides for many rows at once. A row is one conversation or one environment, told apart by its key."""
+    """Batched policy in a rollout: samplers of replies, random baselines. A row is one environment or conversation."""
 
     version: int
-    """Of the weights it acts with; stamped on every episode."""
+    """Policy version of its weights; stamped on every episode."""
 
     def begin(self, row: int, seed: int) -> None:
         """A new episode on this row, with a random stream of its own."""
@@ -42,7 +42,7 @@ class Actor(Protocol):
         ...
 
     def end(self, row: int) -> None:
-        """Forget the row."""
+        """Drop the row's state."""
 
 
 class TokenEngine(Protocol):
@@ -58,7 +58,7 @@ class TokenEngine(Protocol):
 
 
 class ControlPolicy(Protocol):
-    """A policy over action vectors."""
+    """Actor-critic over action vectors, optionally with memory (`carry`)."""
 
     @property
     def spec(self) -> Any:
@@ -82,7 +82,7 @@ class ControlPolicy(Protocol):
 
 
 class EnvPart(Protocol):
-    """Environments side by side that reset themselves in the step that ends an episode."""
+    """Part of a vector environment, stepped asynchronously, with autoreset in the step that ends an episode."""
 
     @property
     def num_envs(self) -> int: ...
@@ -94,7 +94,7 @@ class EnvPart(Protocol):
 
 
 class VectorEnvLike(Protocol):
-    """All rows, in parts that may step at the same time."""
+    """Vector environment in parts that may step at the same time (double-buffered)."""
 
     @property
     def num_envs(self) -> int: ...
@@ -107,13 +107,13 @@ class VectorEnvLike(Protocol):
 
 
 class Judge(Protocol):
-    """Compares pairs of frames against a goal told in words."""
+    """Preference labels: compares pairs of frames against a goal in words."""
 
     def compare(self, pairs: Sequence[tuple[Image, Image]], goal: str) -> list[Preference]: ...
 
 
 class Tracker(Protocol):
-    """Where numbers and pictures go."""
+    """Experiment tracker: metrics, images, text, histograms."""
 
     def log(self, metrics: Mapping[str, float], step: int) -> None: ...
     def image(self, name: str, image: Image, step: int) -> None: ...

@@ -1,4 +1,4 @@
-"""What was seen, decided and rewarded: the numpy records that flow through LookAct.
+"""Observations, decisions, turns, episodes: the numpy records that flow through LookAct.
 
 Units are what a loss runs over: sampled tokens for a chat policy, action vectors for a control policy.
 A mask is True where a unit counts.
@@ -19,7 +19,7 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Observation:
-    """What an agent is shown in one turn."""
+    """The input of a policy in one turn: text, images, depth, state."""
 
     text: str = ""
     images: Mapping[str, Image] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a policy did in one turn, and all that a learner needs to score it again."""
+    """A sampled action with its log-probs, mask and token ids: all that a learner needs to score it again."""
 
     action: str | NDArray[np.float32]
     """The reply's text, or an action vector (a,)."""
@@ -52,7 +52,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Turn:
-    """One observation, the decision taken on it, and what came of it."""
+    """A transition: observation, decision, reward, termination."""
 
     observation: Observation
     decision: Decision
@@ -81,7 +81,7 @@ PlanEpisode = Callable[[int, int], EpisodePlan]
 
 @dataclass(frozen=True)
 class VectorObservation:
-    """What all rows are shown."""
+    """Observations of all environments of a vector environment."""
 
     arrays: dict[str, NDArray[Any]]
     """Name to (rows, ...)."""
@@ -96,7 +96,7 @@ class VectorObservation:
 
 @dataclass(frozen=True)
 class VectorStep:
-    """One step of all rows."""
+    """One step of all environments of a vector environment."""
 
     observations: VectorObservation
     rewards: NDArray[np.float32]
@@ -109,11 +109,11 @@ class VectorStep:
 
 @dataclass(frozen=True)
 class FloorMap:
-    """A room from above, for people to look at: no policy is shown it."""
+    """Top-down map of a room, for reports: no policy sees it."""
 
     picture: Image
     middle: tuple[float, float]
-    """(x, y) in metres, what lies in the picture's middle."""
+    """(x, y) in metres of the picture's centre."""
     scale: float
     """Pixels a metre; x goes right and y up."""
 
@@ -138,7 +138,7 @@ class Episode:
     error: str | None = None
     """Why it ended early, if the environment or engine failed: a bad rollout is data."""
     floor_map: FloorMap | None = None
-    """Where it was walked, if it was kept to be looked at: states are poses (x, y, yaw, height)."""
+    """The room, if the episode was kept for a report: states are poses (x, y, yaw, height)."""
 
     @property
     def terminated(self) -> bool:
@@ -165,7 +165,7 @@ class TokenPrompt:
 
 @dataclass(frozen=True)
 class TokenReply:
-    """What came of one prompt."""
+    """The reply to one prompt."""
 
     prompt_ids: NDArray[np.int64]
     """(p,) as the engine read it, every image's placeholder repeated."""

@@ -1,4 +1,4 @@
-"""Whether anybody listens at an address: known in seconds, before anybody waits for an answer."""
+"""Reachability check of an address, in seconds."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
 
 
 def save_readers(chat: ChatVLM, folder: Path) -> None:
-    """What a model needs beside its weights: its tokenizer and its image processor."""
+    """Saves the tokenizer and the image processor beside the weights."""
     chat.tokenizer.save_pretrained(folder)
     save_processor(chat.image_processor, folder)
 
@@ -168,7 +168,7 @@ def add_lora(model: Any, lora: LoraSpec) -> Any:
 
 
 def load_image_processor(base: str, min_pixels: int | None, max_pixels: int | None) -> Any:
-    """The checkpoint's image processor with its pixel budget set, and seen to have taken."""
+    """The checkpoint's image processor with its pixel budget set and checked."""
     processor = Qwen2VLImageProcessorPil.from_pretrained(base)
     low, high = pixel_budget(processor)
     wanted = (low if min_pixels is None else min_pixels, high if max_pixels is None else max_pixels)
@@ -197,7 +197,7 @@ def load_value_head(file: Path, chat: ChatVLM, *, fresh: bool) -> ValueHead | No
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The first line of an error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -255,7 +255,7 @@ def write_tensors(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def load_readers(folder: Path) -> Readers:
-    """What a checkpoint folder's engine reads with."""
+    """Tokenizer and image processor of a checkpoint folder."""
     return Readers(
         AutoTokenizer.from_pretrained(folder, trust_remote_code=False), load_image_processor(str(folder), None, None)
     )

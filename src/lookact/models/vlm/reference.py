@@ -1,4 +1,4 @@
-"""What a policy is held close to: a frozen copy, a slow average of it, or itself with the adapters it once had."""
+"""Reference policies of a KL term: a frozen copy, an exponential moving average, or the policy's earlier adapters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lookact.models.vlm.policy import ChatVLM
 
 
 class CopyReference:
-    """A copy of a policy, frozen as long as nobody calls `update`."""
+    """A copy of a policy, frozen, or an exponential moving average by `update`."""
 
     def __init__(self, chat: ChatVLM) -> None:
         # the tokenizer and the image processor have no state: both sides may hold the same
@@ -30,7 +30,7 @@ class CopyReference:
 
     @torch.no_grad()
     def update(self, chat: ChatVLM, decay: float) -> None:
-        """Move to `decay` of itself and the rest of `chat`: an exponential moving average."""
+        """EMA step: `decay` of itself and the rest of `chat`."""
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"decay {decay} is not between 0 and 1")
         for slow, fast in zip(self.chat.model.parameters(), chat.model.parameters()):

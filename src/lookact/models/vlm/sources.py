@@ -1,4 +1,4 @@
-"""Where a pretrained model comes from, a folder or a name on the Hub: told apart and looked at without loading it."""
+"""Sources of pretrained models, a folder or a name on the Hub: checked without loading them."""
 
 from __future__ import annotations
 

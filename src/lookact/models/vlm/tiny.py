@@ -1,4 +1,4 @@
-"""A real Qwen3-VL, only tiny: the embedded default that every chat recipe can train on a laptop.
+"""Tiny Qwen3-VL checkpoints, made on the spot: the default that every chat recipe can train on a laptop.
 
 The folder it writes has the layout of a Hugging Face snapshot, so that the same code loads it and the 8B model.
 """
@@ -164,7 +164,7 @@ def model_config(tokenizer: Any, spec: TinySpec) -> Qwen3VLConfig:
 
 @torch.no_grad()
 def initialise(model: Qwen3VLForConditionalGeneration, generator: torch.Generator) -> None:
-    """Weights of standard deviation 1/sqrt(fan in): at the usual 0.02 a model this small hardly learns to see."""
+    """Weights of standard deviation 1/sqrt(fan in): at the usual 0.02 a model this small hardly learns from images."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv3d):
             module.weight.normal_(0.0, 1.0 / math.sqrt(module.weight[0].numel()), generator=generator)

@@ -1,1 +1,1 @@
-"""Who samples a policy's replies: Hugging Face in process, vLLM in process, a vLLM server."""
+"""Samplers of a policy's replies: Hugging Face in process, vLLM in process, a vLLM server."""

@@ -125,7 +125,7 @@ class ChatEngine:
         return _Row(index, prompt, ids, pixels.to(self.chat.device), grids.to(self.chat.device), uniforms)
 
     def _answer(self, rows: list[_Row], dropped: Callable[[int], bool]) -> Iterator[tuple[int, Reply]]:
-        """Prefill, then one column a step; rows leave as they finish, and the batch shrinks when half have left."""
+        """Prefill, then decode steps; rows leave as they finish, and the batch shrinks when half have left."""
         ids, attend = left_pad([row.ids for row in rows], self.chat.device)
         grids = torch.cat([row.grids for row in rows])
         positions = self.chat.rope_positions(ids, grids, attend)

@@ -1,4 +1,4 @@
-"""A server in a process of its own: started, waited for, watched, stopped, and started again."""
+"""Server subprocess: start, health check, stop, restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lookact.errors import EngineError
 
 logger = logging.getLogger(__name__)
 POLL = 0.2
-"""Seconds between two looks at a server that is coming up."""
+"""Seconds between health checks of a server that is coming up."""
 GRACE = 10.0
 """Seconds a server has to end by itself."""
 DIE_WITH_PARENT = 1
