@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lookact.cli.output import say, write_json
+from lookact.cli.output import new_table, say, show_table, write_json
 from lookact.cli.parser import Arguments, Parser
 from lookact.config.values import unknown
 from lookact.errors import ConfigError
@@ -47,23 +47,15 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
 
 def show_rows(measured: Mapping[str, Any], *, title: str) -> None:
     """A table with a row for each comparison, and what there is to know about it below."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from benchmarks.report import format_aims, format_load, format_ratio
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAVY)
+    table = new_table()
     for heading in ("measured", "LookAct", "against", "ratio", "aim", "memory"):
         table.add_column(heading)
     for row in measured["rows"]:
         table.add_row(row["name"], row["ours"], row["against"], format_ratio(row), format_aims(row), row["memory"])
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
-    with console.capture() as text:
-        console.print(table)
-        for note in (*measured["notes"], format_load(measured)):
-            console.print(f"- {note}")
-    say(text.get().rstrip("\n"))
+    notes = [f" - {note}" for note in (*measured["notes"], format_load(measured))]
+    show_table(table, title, note="\n".join(notes).strip(), width=160)
 
 
 def note_versions(folder: Path) -> None:

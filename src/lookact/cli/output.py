@@ -89,17 +89,15 @@ def save_picture(picture: Image, path: Path) -> None:
 
 def show_settings(leaves: Iterable[Setting], *, title: str) -> None:
     """Every setting of a config: how it is written, its value, its type and what it does."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("setting", "value", "takes", "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.columns[0].no_wrap = True
+    table = new_table()
+    for heading in ("setting", "value", "takes", ""):
+        table.add_column(heading, no_wrap=heading == "setting")
     for leaf in leaves:
         value = ",".join(map(str, leaf.value)) if isinstance(leaf.value, tuple) else str(leaf.value)
         table.add_row(*map(Text, (f"--{leaf.name}", value, leaf.type, leaf.help)))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140).print(table)
+    show_table(table, title)
 
 
 def _silence_transformers() -> None:
@@ -169,11 +167,11 @@ def new_table() -> Table:
     return Table(box=box.SIMPLE_HEAVY, collapse_padding=True, pad_edge=False)
 
 
-def show_table(table: Table, title: str, *, note: str = "") -> None:
-    """On a terminal as wide as it is, elsewhere as wide as it needs to be."""
+def show_table(table: Table, title: str, *, note: str = "", width: int = 140) -> None:
+    """On a terminal as wide as it is, elsewhere as wide as it needs to be, but for `width`."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140, markup=False, highlight=False)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else width, markup=False, highlight=False)
     with console.capture() as text:
         # over the table, not in it: a title may be longer than the rows
         console.print(title, style="bold")
