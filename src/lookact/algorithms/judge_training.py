@@ -32,7 +32,6 @@ from lookact.seeding import derive, numpy_rng
 from lookact.text.chat import expand_images
 from lookact.training.atomic_io import TEMPORARY, place, write_text
 from lookact.training.evaluation import wilson_interval
-from lookact.training.tables import QUERY_COLUMNS
 from lookact.types import Image
 
 CLOSER = {0: "The first is closer.", 1: "The second is closer.", -1: "They are equally close."}
@@ -45,6 +44,8 @@ OUTLIERS = 0.01
 """Quantile of scores at either end that is clipped."""
 PROMPT_REPEATS = 200
 """How often each question is in the tokenizer's corpus, so that its tokens are long."""
+QUERY_COLUMNS = ("ground_truth_score_1", "ground_truth_score_2", "vlm_predicted_label", "timestamp", "train_iter")
+"""Of vlm_query_log.csv."""
 REPORT, HELD_OUT, LOG = "report.json", "held_out.csv", "sft.jsonl"
 BINS = (0.0, 0.05, 0.1, 0.2, 0.4, 1.0)
 """Of the difference in progress between two images, from 0 to 1."""

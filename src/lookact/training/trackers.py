@@ -1,8 +1,10 @@
-"""Where numbers and pictures go: `metrics.jsonl` always (the source of truth), TensorBoard and W&B beside it."""
+"""Trackers: `metrics.jsonl` always (the source of truth), TensorBoard and W&B beside it; tables that resume."""
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -169,3 +171,41 @@ class FanOut:
     def close(self) -> None:
         for tracker in self.trackers:
             tracker.close()
+
+
+class Table:
+    """A CSV file with a header; its rows are part of a checkpoint, so that no row is lost or written twice."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+        self.rows: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def extend(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Append rows, and have them on the disk."""
+        self.rows += [[str(cell) for cell in row] for row in rows]
+        if not self.path.exists():
+            self._rewrite()
+            return
+        with self.path.open("a", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": [list(row) for row in self.rows]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from these rows: whatever the file holds beyond them was of steps that are taken again."""
+        self.rows = [list(row) for row in state["rows"]]
+        self._rewrite()
+
+    def begin(self) -> None:
+        """An empty table, for a run from its start."""
+        self.load_state_dict({"rows": []})
+
+    def _rewrite(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([self.columns, *self.rows])
+        write_text(self.path, text.getvalue())

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms.judge_training import QUERY_COLUMNS
 from lookact.algorithms.reward_learning import LearnedReward
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.replay import Replay
@@ -21,7 +22,7 @@ from lookact.recipes.pref_sac.evaluate import evaluate
 from lookact.recipes.pref_sac.judge import open_feedback
 from lookact.training.checkpoint import load_checkpoint
 from lookact.training.run import Run
-from lookact.training.tables import QUERY_COLUMNS, Table
+from lookact.training.trackers import Table
 
 DEBUG = PRESETS["debug"]
 

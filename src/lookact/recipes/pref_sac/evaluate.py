@@ -23,11 +23,10 @@ from lookact.recipes.pref_sac.config import Config, EnvConfig
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.evaluation import (
     EPISODES,
-    bootstrap_interval,
     keep_episodes,
     keep_evaluation,
+    make_report,
     step_name,
-    wilson_interval,
 )
 from lookact.training.progress import progress
 from lookact.training.weights import read_weights
@@ -109,15 +108,8 @@ def run_episodes(
     env.close()
     if keep is not None:
         keep(kept)
-    return {
-        "success_rate": float(np.mean(successes)),
-        "episode_return": float(np.mean(returns)),
-        "episodes": episodes,
-        "ci": {
-            "success_rate": list(wilson_interval(sum(successes), episodes)),
-            "episode_return": list(bootstrap_interval(returns)),
-        },
-    }
+    numbers = {"success_rate": np.array(successes, np.float64), "episode_return": np.array(returns, np.float64)}
+    return make_report(numbers, rates=("success_rate",)).plain()
 
 
 def can_render(env: ControlEnv) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lookact.algorithms.judge_training import QUERY_COLUMNS
 from lookact.algorithms.reward_learning import (
     Query,
     draw_pairs,
@@ -44,14 +45,15 @@ from lookact.recipes.pref_sac.evaluate import (
 )
 from lookact.recipes.pref_sac.judge import Feedback, open_feedback
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.artifacts import begin_artifacts, save_artifacts
 from lookact.training.checkpoint import Best
 from lookact.training.distributed import world_size
-from lookact.training.run import Run
-from lookact.training.tables import EVAL_COLUMNS, QUERY_COLUMNS, Table
+from lookact.training.run import Run, begin_artifacts, save_artifacts
+from lookact.training.trackers import Table
 
 __all__ = ["collect", "evaluate", "main", "sac_update"]
 logger = logging.getLogger(__name__)
+EVAL_COLUMNS = ("step", "success_rate", "episode_return", "episodes")
+"""Of eval.csv; `step` counts decisions."""
 POOL = 512
 """States that the state entropy is estimated against."""
 
