@@ -11,7 +11,7 @@ from lookact.cli import main
 from lookact.cli.parser import COMMANDS, find_command, refuse_unknown
 from lookact.cli.recipes import PRESET, RECIPES, load_settings, preset_of
 from lookact.config import override, settings
-from lookact.config.aliases import renew_words
+from lookact.config.aliases import current_setting, renew_words
 from lookact.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -175,3 +175,13 @@ def test_every_word_of_the_glossary_says_who_uses_it_so():
     assert len(rows) == len(lines) == len({row.lower() for row in rows})
     assert all(len(line.strip("|").split("|")) == 3 and line.strip("| ").split("|")[2].strip() for line in lines)
     assert [row.lower() for row in rows] == sorted(row.lower() for row in rows)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "benchmarks" not in page.parts and page.name != "CHANGELOG.md"]
+)
+def test_settings_are_called_by_todays_names(page):
+    live = {leaf.name for recipe in RECIPES for leaf in settings(load_settings(recipe).Config)}
+    code = re.findall(r"`-{0,2}([a-z_]+(?:\.[a-z_]+)+)\b[^`]*`", page.read_text(encoding="utf-8"))
+    old = {name for name in code for recipe in RECIPES if current_setting(recipe, name) != name}
+    assert not old - live
