@@ -5,21 +5,24 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
 
 from benchmarks.nav_update import credited, learn
 from benchmarks.report import Row
 from benchmarks.walks import Load, RecordedWalk, make_specs, make_walks, open_checkpoint
 from lookact.models.vlm.policy import ChatVLM
 from lookact.planning.costs import (
-    Measured,
     ModelShape,
     Rates,
     Work,
-    fit_rates,
-    measured_work,
+    decode_flops,
+    forward_flops,
+    prefill_flops,
     rollout_seconds,
     shape_of,
     update_seconds,
@@ -31,6 +34,15 @@ from lookact.types import Episode
 KNOWN = 4
 """Runs that rates are fitted to; those after them are predicted."""
 REPETITIONS = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A small run: what was done, and how long it took."""
+
+    work: Work
+    act_seconds: float
+    learn_seconds: float
 
 
 def costs_row(folder: Path, load: Load) -> Row:
@@ -86,3 +98,55 @@ def read_runs(detail: Mapping[str, Any]) -> tuple[ModelShape, list[Measured]]:
     """What a bench's record says was measured."""
     runs = [Measured(Work(**run["work"]), run["act_seconds"], run["learn_seconds"]) for run in detail["runs"]]
     return ModelShape(**detail["shape"]), runs
+
+
+def measured_work(episodes: Sequence[Episode], *, image_tokens: float) -> Work:
+    """What was done in these episodes, run side by side in one batch."""
+    counts = np.zeros(5)
+    longest: dict[int, int] = {}
+    for episode in episodes:
+        past = 0
+        for number, turn in enumerate(episode.turns):
+            assert turn.decision.prompt_ids is not None
+            prompt, reply = len(turn.decision.prompt_ids), len(turn.decision.logprobs)
+            past = 0 if turn.decision.fresh else past
+            read, drawn = pairs_of(prompt, past), pairs_of(reply, past + prompt)
+            counts += (len(turn.observation.images), prompt, reply, read, drawn)
+            past += prompt + reply
+            longest[number] = max(longest.get(number, 0), reply)
+    images, prompts, replies, prompt_pairs, sampled_pairs = counts.tolist()
+    steps = float(sum(len(episode.turns) for episode in episodes))
+    return Work(
+        episodes=float(len(episodes)),
+        env_steps=steps,
+        images=images,
+        image_tokens=image_tokens,
+        prompt_tokens=prompts,
+        sampled_tokens=replies,
+        prompt_pairs=prompt_pairs,
+        sampled_pairs=sampled_pairs,
+        rounds=float(sum(longest.values())),
+    )
+
+
+def pairs_of(tokens: float, past: float) -> float:
+    """How many keys the queries of a block look at: all that is past, and those before them in the block."""
+    return tokens * past + tokens * (tokens + 1) / 2
+
+
+def fit_rates(shape: ModelShape, runs: Sequence[Measured], *, env_seconds: float) -> Rates:
+    """The rates under which the runs would take what they took, by least squares on relative errors, none negative."""
+    rows = [(prefill_flops(shape, r.work), decode_flops(shape, r.work), r.work.rounds) for r in runs]
+    left = np.array([r.act_seconds - r.work.env_steps * env_seconds for r in runs])
+    scale = np.array(rows).max(axis=0)
+    solved, _ = nnls(np.array(rows) / scale / left[:, None], np.ones(len(runs)))
+    prefill, decode, each_step = solved / scale
+    learned = np.array([3.0 * forward_flops(shape, r.work) for r in runs])
+    slowness = np.median(np.array([r.learn_seconds for r in runs]) / learned)
+    return Rates(
+        prefill=float(1.0 / max(prefill, 1e-30)),
+        decode=float(1.0 / max(decode, 1e-30)),
+        decode_step_seconds=float(each_step),
+        update=float(1.0 / slowness),
+        env_seconds=env_seconds,
+    )

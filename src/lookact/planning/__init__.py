@@ -5,6 +5,6 @@ from lookact.lazy import lazy_exports
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "costs": "planned_work measured_work fit_rates Rates ModelShape shape_of",
+        "costs": "ModelShape shape_of Work planned_work Rates rollout_seconds update_seconds",
     },
 )

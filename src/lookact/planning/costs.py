@@ -1,20 +1,13 @@
 """Cost model of a learning step of a Qwen3-VL policy: tokens, images, environment steps, FLOPs, bytes, seconds.
 
-Counts are exact and follow from the model's shape and the episodes, or from a plan of them. Seconds are counts over
-rates: `fit_rates` takes the rates from small measured runs, a GPU's come from its data sheet and the share of it that
-such code reaches (MFU).
+Counts follow from the model's shape and a plan of the episodes. Seconds are counts over rates: a GPU's come from its
+data sheet and the share of it that such code reaches (MFU); `benchmarks/scale_costs.py` fits them to measured runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
-
-import numpy as np
-from scipy.optimize import nnls
-
-from lookact.types import Episode
 
 
 @dataclass(frozen=True)
@@ -177,40 +170,6 @@ def planned_work(
     )
 
 
-def measured_work(episodes: Sequence[Episode], *, image_tokens: float) -> Work:
-    """What was done in these episodes, run side by side in one batch."""
-    counts = np.zeros(5)
-    longest: dict[int, int] = {}
-    for episode in episodes:
-        past = 0
-        for number, turn in enumerate(episode.turns):
-            assert turn.decision.prompt_ids is not None
-            prompt, reply = len(turn.decision.prompt_ids), len(turn.decision.logprobs)
-            past = 0 if turn.decision.fresh else past
-            read, drawn = pairs_of(prompt, past), pairs_of(reply, past + prompt)
-            counts += (len(turn.observation.images), prompt, reply, read, drawn)
-            past += prompt + reply
-            longest[number] = max(longest.get(number, 0), reply)
-    images, prompts, replies, prompt_pairs, sampled_pairs = counts.tolist()
-    steps = float(sum(len(episode.turns) for episode in episodes))
-    return Work(
-        episodes=float(len(episodes)),
-        env_steps=steps,
-        images=images,
-        image_tokens=image_tokens,
-        prompt_tokens=prompts,
-        sampled_tokens=replies,
-        prompt_pairs=prompt_pairs,
-        sampled_pairs=sampled_pairs,
-        rounds=float(sum(longest.values())),
-    )
-
-
-def pairs_of(tokens: float, past: float) -> float:
-    """How many keys the queries of a block look at: all that is past, and those before them in the block."""
-    return tokens * past + tokens * (tokens + 1) / 2
-
-
 def prefill_flops(shape: ModelShape, work: Work) -> float:
     """Forward FLOPs of images and prompts in the rollout."""
     return shape.vision_flops(work.images, work.image_tokens) + shape.text_flops(work.prompt_tokens, work.prompt_pairs)
@@ -273,30 +232,3 @@ def rollout_seconds(shape: ModelShape, work: Work, rates: Rates) -> float:
 def update_seconds(shape: ModelShape, work: Work, rates: Rates, *, passes: float = 3.0) -> float:
     """The update on one device; `passes` counts the forward pass as 1, and 4 with activation checkpointing."""
     return passes * forward_flops(shape, work) / rates.update
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A small run: what was done, and how long it took."""
-
-    work: Work
-    act_seconds: float
-    learn_seconds: float
-
-
-def fit_rates(shape: ModelShape, runs: Sequence[Measured], *, env_seconds: float) -> Rates:
-    """The rates under which the runs would take what they took, by least squares on relative errors, none negative."""
-    rows = [(prefill_flops(shape, r.work), decode_flops(shape, r.work), r.work.rounds) for r in runs]
-    left = np.array([r.act_seconds - r.work.env_steps * env_seconds for r in runs])
-    scale = np.array(rows).max(axis=0)
-    solved, _ = nnls(np.array(rows) / scale / left[:, None], np.ones(len(runs)))
-    prefill, decode, each_step = solved / scale
-    learned = np.array([3.0 * forward_flops(shape, r.work) for r in runs])
-    slowness = np.median(np.array([r.learn_seconds for r in runs]) / learned)
-    return Rates(
-        prefill=float(1.0 / max(prefill, 1e-30)),
-        decode=float(1.0 / max(decode, 1e-30)),
-        decode_step_seconds=float(each_step),
-        update=float(1.0 / slowness),
-        env_seconds=env_seconds,
-    )
