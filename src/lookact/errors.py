@@ -37,5 +37,12 @@ class TokenMismatch(EngineError):
     """Engine and learner disagree about tokens or their log-probabilities."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM asked this process to end: it leaves with 143, as a shell says it; a training run saves first."""
+
+    def __init__(self) -> None:
+        super().__init__(143)
+
+
 class TrainingStopped(LookActError):
     """A run ended itself: the loss is not finite, or too many episodes failed."""

@@ -1,6 +1,7 @@
 """The `lookact` command: finds the command, runs it, and turns any failure into one line and an exit code.
 
-0 success · 1 a failed run · 2 bad usage or bad input · 130 interrupted. `--debug` shows the traceback instead.
+0 success · 1 a failed run · 2 bad usage or bad input · 130 interrupted · 143 ended by SIGTERM. `--debug` shows
+the traceback instead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from lookact.cli.launch import is_launched, prepare_process, write_error_file
 from lookact.cli.parser import run
-from lookact.errors import ConfigError, DataError, LookActError
+from lookact.errors import ConfigError, DataError, LookActError, Terminated
 
 __all__ = ["main"]
 
@@ -24,6 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run(words)
         sys.stdout.flush()
+    except Terminated:
+        _report("ended by SIGTERM; train continues where it was with --auto-resume", 143)
+        return 143
     except SystemExit as stop:
         # argparse leaves this way after --help and --version
         return int(stop.code or 0)

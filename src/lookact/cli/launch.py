@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lookact.config import aliases
+from lookact.errors import Terminated
 
 RUN_ID = "lookact-"
 """How the id of our own launches begins; under torchrun itself it is another."""
@@ -64,7 +65,7 @@ def launch(words: Sequence[str], processes: int) -> None:
         try:
             elastic_launch(config, sys.executable)(*COMMAND, *words)
         except SignalException as stop:
-            raise KeyboardInterrupt from stop
+            raise (Terminated() if stop.sigval == signal.SIGTERM else KeyboardInterrupt()) from stop
         except ChildFailedError as failed:
             _end_as(list(failed.failures.values()))
         finally:

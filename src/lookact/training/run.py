@@ -14,13 +14,13 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from lookact.errors import ConfigError, DataError
+from lookact.errors import ConfigError, DataError, Terminated
 from lookact.protocols import Stateful, Tracker
 from lookact.training.atomic_io import TEMPORARY, discard, place, recover, sync, sync_tree
 from lookact.training.checkpoint import (
@@ -33,7 +33,7 @@ from lookact.training.checkpoint import (
     save_checkpoint,
     verify,
 )
-from lookact.training.distributed import barrier, broadcast, is_main
+from lookact.training.distributed import barrier, broadcast, gather, is_main
 from lookact.training.evaluation import rewind_episodes
 from lookact.training.progress import Progress
 from lookact.training.run_files import (
@@ -46,6 +46,7 @@ from lookact.training.run_files import (
     write_origin,
     write_versions,
 )
+from lookact.training.termination import TERMINATION
 from lookact.training.trackers import FanOut, JsonlTracker, TensorBoardTracker, WandbMode, WandbTracker, cut_after
 from lookact.training.weights import Weights, gathered, set_rng_state
 
@@ -68,25 +69,45 @@ class Run:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """The recipe and the preset behind the config."""
     bar: Progress[int] | None = None
+    save_on_sigterm: bool = True
+    """False where a checkpoint between the planned ones could not be continued bit for bit."""
     closing: ExitStack = field(default_factory=ExitStack, repr=False)
     """Trackers, log and lock, closed in turn by `close`."""
+    _weights: Mapping[str, Weights] | None = field(default=None, repr=False)
+    _state: Mapping[str, Stateful | Any] = field(default_factory=dict, repr=False)
+    _logged: Mapping[str, float] = field(default_factory=dict, repr=False)
+    _saved: int = -1
+    """What was handed to `restore` and `log` last, and the step that was saved last: enough to save one more."""
 
     def restore(self, *, weights: Mapping[str, Weights], state: Mapping[str, Stateful | Any]) -> Checkpoint | None:
         """Fill modules and Statefuls and set the random streams from the checkpoint, if this run goes on from one."""
+        self._weights, self._state = weights, state
         if self.resumed_from is None:
             return None
         checkpoint = load_checkpoint(self.resumed_from, weights=weights, state=state)
         set_rng_state(checkpoint.random)
         return checkpoint
 
-    def steps(self, total: int, label: str = "training") -> Progress[int]:
-        """The steps still to do, of 1 to `total`, with a progress bar."""
+    def steps(self, total: int, label: str = "training") -> Iterator[int]:
+        """The steps still to do, of 1 to `total`, with a progress bar. SIGTERM ends them after a checkpoint."""
         self.bar = Progress(range(self.done + 1, total + 1), label, done=min(self.done, total))
-        return self.bar
+        with TERMINATION.deferred():
+            for step in self.bar:
+                yield step
+                # every process ends after the same step, whichever heard of it first
+                if any(gather(TERMINATION.asked)):
+                    self._end_after(step)
+
+    def _end_after(self, step: int) -> None:
+        """Save the finished step, unless it was saved already, and end."""
+        if self._saved != step and self._weights is not None and self.save_on_sigterm:
+            self.save(step, weights=self._weights, state=self._state, metrics=self._logged, keep=None)
+        raise Terminated
 
     def log(self, metrics: Mapping[str, float], step: int, *, show: str | None = None) -> None:
         """Send one step's numbers to the tracker; `show` names the one to see beside the progress bar."""
         self.tracker.log(metrics, step)
+        self._logged = metrics
         if show is not None and self.bar is not None:
             self.bar.note(f"{show} {float(metrics[show]):.4g}")
 
@@ -116,6 +137,7 @@ class Run:
                 best=best,
             )
             logger.info("saved %s", path.name)
+        self._saved = step
         barrier()
 
     def close(self) -> None:
@@ -150,10 +172,13 @@ def open_run(
     """
     if not is_main():
         start = broadcast(None)
-        return Run(folder, config, FanOut([]), start, verify(start) if start else 0, origin=origin or {})
+        run = Run(folder, config, FanOut([]), start, verify(start) if start else 0, origin=origin or {})
+        run.closing.enter_context(TERMINATION.handled())
+        return run
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
         closing.enter_context(_lock(folder))
+        closing.enter_context(TERMINATION.handled())
         recover(folder)
         start = _find_start(folder, resume, auto_resume)
         done = verify(start, hashes=False) if start else 0

@@ -135,8 +135,9 @@ def run_status(folder: Path, *, now: float | None = None) -> tuple[str, str]:
         wrote = max(log, changed(folder / METRICS))
         alive = (time.time() if now is None else now) - wrote < RECENT
         return ("running", "") if alive else ("stopped", f"it left no word of its end; {REMEDY}")
-    if reason.startswith("KeyboardInterrupt"):
-        return "interrupted", f"by Ctrl-C; {REMEDY}"
+    for kind, by in (("KeyboardInterrupt", "Ctrl-C"), ("lookact.errors.Terminated", "SIGTERM")):
+        if reason.startswith(kind):
+            return "interrupted", f"by {by}; {REMEDY}"
     return "failed", reason
 
 

@@ -42,6 +42,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     weights = {"model": chat.model, "readers": partial(save_readers, chat)}
     state = {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
     run.restore(weights=weights, state=state)
+    run.save_on_sigterm = not cfg.ray.staleness
 
     for step in run.steps(cfg.learn.updates, "reinforcing"):
         # look and act
