@@ -14,8 +14,7 @@ from lookact.algorithms.reward_learning import (
     teacher_labeller,
     vlm_labeller,
 )
-from lookact.data.preferences import PreferenceStore
-from lookact.data.replay import Replay
+from lookact.data.replay import PreferenceStore, Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import TEACHERS
 from lookact.models.reward_model import ImageRewards, StateRewards

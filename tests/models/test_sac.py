@@ -5,7 +5,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from lookact.models.sac import FINEST, FURTHEST, LOG_STD, SAC, EnsembleMLP, SquashedActor, Standardise
-from lookact.ops.gaussian import squashed_logprob
+from lookact.ops.sac_loss import squashed_logprob
 
 
 def make(seed=0, **changes):

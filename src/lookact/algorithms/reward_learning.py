@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookact.data.preferences import PreferenceStore
-from lookact.data.replay import Feature, Replay, Slots
+from lookact.data.replay import Feature, PreferenceStore, Replay, Slots
 from lookact.errors import ConfigError, DataError
 from lookact.judges.teachers import Teacher
 from lookact.models.reward_model import RewardModel, preference_probabilities, segment_rewards
 from lookact.ops.curiosity import knn_entropy_reward
 from lookact.ops.preference import bradley_terry, disagreement, pair_entropy
-from lookact.protocols import Judge
+from lookact.protocols import Judge, Stateful
 from lookact.seeding import numpy_rng
 from lookact.training.optim import NonFiniteGuard, clip_and_step
 
@@ -266,3 +265,33 @@ class LearnedReward:
         means = [self.model(part.to(self.model.device)).mean(dim=0) for part in parts]
         rewards: Floats = torch.cat(means).cpu().numpy()
         return rewards
+
+
+class ServedJudge(Judge, Stateful, Protocol):
+    """A judge that counts its replies."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """Who labels, the labels, and the reward learned from them."""
+
+    label: Labeller
+    judge: ServedJudge | None
+    store: PreferenceStore
+    learner: RewardLearner
+    reward: LearnedReward
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the weights."""
+        parts: dict[str, Any] = {"reward": self.learner, "scale": self.reward, "labels": self.store}
+        return parts if self.judge is None else {**parts, "judge": self.judge}
+
+    @property
+    def judge_counts(self) -> dict[str, int]:
+        """Replies of the server, replies from disk, and replies that could not be parsed, so far."""
+        counts = {} if self.judge is None else self.judge.counts
+        return {name: counts[name] for name in ("requests", "cached", "unparsable") if counts}

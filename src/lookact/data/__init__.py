@@ -6,8 +6,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "episode_store": "EpisodeStore load_episode",
-        "preferences": "PreferenceStore",
-        "replay": "Replay Transitions",
+        "replay": "Replay Transitions PreferenceStore",
         "sequences": "TokenSequences SequenceReplay",
         "segments": "Segment cut",
         "quality": "Quality judge_quality summarise",

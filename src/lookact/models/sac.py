@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookact.ops.gaussian import squashed_logprob
+from lookact.ops.sac_loss import squashed_logprob
 
 CONSTANT, FINEST, FURTHEST = 1e-4, 0.02, 20.0
 """Standard deviation below which a dimension is not scaled, the smallest scale of the others, the clip."""

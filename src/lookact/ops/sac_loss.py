@@ -5,12 +5,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from lookact.ops.gaussian import LOG_TWO_PI
 from lookact.ops.masked import Metrics
+
+
+def squashed_logprob(raw: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
+    """Log-density (...) of tanh(raw) for raw = mean + exp(log_std) * noise, each (..., a) (arXiv:1812.05905, app. C).
+
+    log(1 − tanh²x) is written as 2·(log 2 − x − softplus(−2x)), which stays exact where tanh rounds to 1.
+    """
+    constant = log_std.shape[-1] * (0.5 * LOG_TWO_PI + 2.0 * math.log(2.0))
+    density = noise.square() * -0.5 - log_std + (raw + functional.softplus(raw * -2.0)) * 2.0
+    return density.sum(dim=-1) - constant
 
 
 @torch.no_grad()

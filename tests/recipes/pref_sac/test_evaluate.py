@@ -1,21 +1,9 @@
-import itertools
-
-import numpy as np
 import pytest
 
 from lookact.envs.control.fixed_horizon import horizon_of
 from lookact.errors import ConfigError
 from lookact.recipes.pref_sac.config import LABELS, EnvConfig, label_file
-from lookact.recipes.pref_sac.evaluate import goal_in_words, make_env, sticky_random_actions
-
-
-@pytest.mark.parametrize(("sticky_prob", "length"), [(0.0, 1.0), (0.8, 5.0)])
-def test_random_actions_repeat_as_often_as_they_should(sticky_prob, length):
-    actions = np.stack([*itertools.islice(sticky_random_actions(sticky_prob, 2, np.random.default_rng(0)), 5000)])
-    assert actions.dtype == np.float32
-    assert np.abs(actions).max() <= 1
-    changes = (actions[1:] != actions[:-1]).any(axis=1).sum()
-    assert 5000 / (changes + 1) == pytest.approx(length, rel=0.1)
+from lookact.recipes.pref_sac.evaluate import goal_in_words, make_env
 
 
 def test_the_goal_is_known_or_told():

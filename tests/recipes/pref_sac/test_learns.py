@@ -73,3 +73,19 @@ def test_the_presets_that_learn_ask_a_judge_that_only_sees_images():
     for preset in ("small", "arm"):
         assert PRESETS[preset].judge.kind == "embedded"
         assert PRESETS[preset].reward == "learned"
+
+
+@pytest.mark.slow
+def test_debug_labels_pairs_fits_a_reward_and_takes_sac_steps(tmp_path):
+    trained(tmp_path, "debug", 0, "debug")
+    lines = (tmp_path / "pref-sac" / "debug" / "metrics.jsonl").read_text().splitlines()
+    second, third, fourth = [json.loads(line) for line in lines[1:]]
+    for line in (second, third):
+        # a judge that is trained too little gives replies that can't be parsed, and then there is no reward
+        assert line["judge/kept"] > 0
+        assert line["loss/reward"] > 0
+        assert line["reward/std"] > 0
+    assert abs(third["rollout/train_return"]) > 0
+    for line in (second, third, fourth):
+        assert line["loss/critic"] > 0
+        assert abs(line["loss/actor"]) > 0

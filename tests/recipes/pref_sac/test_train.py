@@ -16,9 +16,10 @@ from lookact.envs.control.classic import Classic
 from lookact.errors import ConfigError, DataError, JudgeError
 from lookact.judges.teachers import TEACHERS, Teacher
 from lookact.models.reward_model import StateRewards
+from lookact.models.sac import SACLearner
 from lookact.recipes.pref_sac import train as pref_sac
 from lookact.recipes.pref_sac.config import PRESETS, EnvConfig
-from lookact.recipes.pref_sac.evaluate import evaluate
+from lookact.recipes.pref_sac.evaluate import evaluate, make_env, make_sac
 from lookact.recipes.pref_sac.judge import open_feedback
 from lookact.training.checkpoint import load_checkpoint
 from lookact.training.run import Run
@@ -275,3 +276,15 @@ def test_every_label_is_logged_and_only_preferences_are_kept(cfg, tmp_path, monk
     assert metrics["judge/accuracy"] == 0.5
     assert metrics["judge/pairs"] == 4
     assert (metrics["judge/no_preference"], metrics["judge/identical"], metrics["judge/kept"]) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(("sticky_prob", "length"), [(0.0, 1.0), (0.8, 5.0)])
+def test_random_actions_repeat_as_often_as_they_should(cfg, sticky_prob, length):
+    cfg = replace(cfg, env=EnvConfig(horizon=3000), learn=replace(cfg.learn, sticky_action_prob=sticky_prob))
+    ring, learner = Replay(capacity=3000, state_size=3, action_size=1), SACLearner(make_sac(cfg), lr=1e-3)
+    metrics = pref_sac.run_episode(cfg, make_env(cfg.env), learner, ring, None, 1)
+    assert "loss/critic" not in metrics
+    actions = ring.slots(np.arange(3000)).actions[:, 0]
+    assert np.abs(actions).max() <= 1
+    changes = (actions[1:] != actions[:-1]).sum()
+    assert 3000 / (changes + 1) == pytest.approx(length, rel=0.1)

@@ -186,7 +186,10 @@ SMALL = Config(
 PRESETS = {
     "debug": Config(
         env=EnvConfig(horizon=20),
-        judge=JudgeConfig(sft=SFTConfig(images=64, held_out=16, regression_epochs=1, qa_pairs=64, epochs=1)),
+        # fewer gradient steps leave a judge whose replies can't be parsed, and no reward to fit
+        judge=JudgeConfig(
+            sft=SFTConfig(images=64, held_out=16, regression_epochs=1, qa_pairs=320, epochs=1, batch_size=8)
+        ),
         feedback=FeedbackConfig(total=12, pairs_per_round=6, every=1),
         reward_model=RewardModelConfig(epochs=2, hidden=(16,)),
         learn=SACConfig(

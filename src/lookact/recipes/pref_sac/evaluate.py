@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,15 +73,6 @@ def random_policy(size: int, seed: int) -> Act:
     """Uniform actions."""
     rng = numpy_rng(seed, "random policy")
     return lambda state: rng.uniform(-1.0, 1.0, size).astype(np.float32)
-
-
-def sticky_random_actions(sticky_prob: float, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Uniformly random actions (size,) without end, each repeated with probability `sticky_prob`."""
-    while True:
-        action = rng.uniform(-1.0, 1.0, size).astype(np.float32)
-        yield action
-        while sticky_prob and rng.random() < sticky_prob:
-            yield action
 
 
 def run_episodes(

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,15 @@ from lookact.algorithms.judge_training import (
     measure_judge,
     train_judge,
 )
-from lookact.algorithms.reward_learning import Labeller, LearnedReward, RewardLearner, teacher_labeller, vlm_labeller
-from lookact.data.preferences import PreferenceStore
+from lookact.algorithms.reward_learning import (
+    Feedback,
+    Labeller,
+    LearnedReward,
+    RewardLearner,
+    teacher_labeller,
+    vlm_labeller,
+)
+from lookact.data.replay import PreferenceStore
 from lookact.envs.control.fixed_horizon import horizon_of
 from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
 from lookact.envs.control.task_names import is_metaworld
@@ -53,29 +59,6 @@ OWN_TIMEOUT_S = 2.0
 """Before an embedded server is checked: whether its process lives is known at once."""
 START_S = 600.0
 """Seconds in which it must be up, on a machine that may be busy."""
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """Who labels, the labels, and the reward learned from them."""
-
-    label: Labeller
-    judge: JudgeService | None
-    store: PreferenceStore
-    learner: RewardLearner
-    reward: LearnedReward
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint holds beside the weights."""
-        parts: dict[str, Any] = {"reward": self.learner, "scale": self.reward, "labels": self.store}
-        return parts if self.judge is None else {**parts, "judge": self.judge}
-
-    @property
-    def judge_counts(self) -> dict[str, int]:
-        """Replies of the server, replies from disk, and replies that could not be parsed, so far."""
-        counts = {} if self.judge is None else self.judge.counts
-        return {name: counts[name] for name in ("requests", "cached", "unparsable") if counts}
 
 
 def open_feedback(cfg: Config, shape: tuple[int, ...], folder: Path, closing: ExitStack) -> Feedback:

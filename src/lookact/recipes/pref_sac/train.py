@@ -19,6 +19,7 @@ import torch
 
 from lookact.algorithms.judge_training import QUERY_COLUMNS
 from lookact.algorithms.reward_learning import (
+    Feedback,
     Query,
     draw_pairs,
     label_accuracy,
@@ -26,24 +27,15 @@ from lookact.algorithms.reward_learning import (
     select_pairs,
     state_entropy_rewards,
 )
-from lookact.data.preferences import load_labels, save_labels
-from lookact.data.replay import Replay, Transitions
+from lookact.data.replay import Replay, Transitions, load_labels, save_labels
 from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of
 from lookact.errors import ConfigError
 from lookact.models.sac import SACLearner
 from lookact.ops.masked import Metrics
 from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, polyak_update, temperature_loss
 from lookact.recipes.pref_sac.config import LABELS, Config, SACConfig, label_file, needs_frames
-from lookact.recipes.pref_sac.evaluate import (
-    collect,
-    evaluate,
-    final_report,
-    make_env,
-    make_sac,
-    sticky_random_actions,
-    validate,
-)
-from lookact.recipes.pref_sac.judge import Feedback, open_feedback
+from lookact.recipes.pref_sac.evaluate import collect, evaluate, final_report, make_env, make_sac, validate
+from lookact.recipes.pref_sac.judge import open_feedback
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.checkpoint import Best
 from lookact.training.distributed import world_size
@@ -126,14 +118,16 @@ def run_episode(
     random = episode <= learn.random_episodes
     exploring = feedback is not None and episode <= learn.random_episodes + learn.unsupervised_episodes
     act_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
-    action_rng = numpy_rng(cfg.seed, "random actions", episode)
-    random_actions = sticky_random_actions(learn.sticky_action_prob, sac.action_size, action_rng)
+    action_rng, sticky = numpy_rng(cfg.seed, "random actions", episode), learn.sticky_action_prob
     state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
     train_return, true_return, success = 0.0, 0.0, False
     losses: Metrics = {}
     for step in range(horizon_of(env)):
-        # act
-        action = next(random_actions) if random else sac.act_on(state, act_rng)
+        # act: by the policy, or at random, repeating the last action with the sticky probability
+        if not random:
+            action = sac.act_on(state, act_rng)
+        elif step == 0 or not sticky or action_rng.random() >= sticky:
+            action = action_rng.uniform(-1.0, 1.0, sac.action_size).astype(np.float32)
         next_state, true_reward, terminated, truncated, info = env.step(action)
         frame: Any = env.render() if replay.has_frames else None
         score = float(true_reward)
