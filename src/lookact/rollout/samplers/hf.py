@@ -64,19 +64,19 @@ class HFSampler:
     def act(self, rows: Sequence[int], observations: Sequence[Observation]) -> list[Decision]:
         """One reply a row. Rows of one call take their turns together; new rows can't join old ones."""
         states = [self._rows[row] for row in rows]
-        self._arrange(rows, states)
+        self._select_rows(rows, states)
         self.chat.eval()
-        fresh = [self._starts_afresh(state, observation) for state, observation in zip(states, observations)]
+        fresh = [self._restarts_context(state, observation) for state, observation in zip(states, observations)]
         prompts, pixels, grids = self._prompts(states, observations, fresh)
-        hidden = self._feed_blocks(states, prompts, pixels, grids)
-        ids, logprobs, counts = self._sample(states, hidden)
+        hidden = self._prefill(states, prompts, pixels, grids)
+        ids, logprobs, counts = self._decode(states, hidden)
         return [
             self._decide(state, prompt, ids[i, :n], logprobs[i, :n], is_fresh)
             for i, (state, prompt, n, is_fresh) in enumerate(zip(states, prompts, counts, fresh))
         ]
 
-    def _arrange(self, rows: Sequence[int], states: Sequence[_Row]) -> None:
-        """Makes the cache hold exactly these rows, in this order."""
+    def _select_rows(self, rows: Sequence[int], states: Sequence[_Row]) -> None:
+        """Keeps exactly these rows in the cache, in this order."""
         if all(state.first is None for state in states):
             self._cache = KVCache()
             self._attend = torch.zeros(len(rows), 0, dtype=torch.bool, device=self.chat.device)
@@ -89,8 +89,8 @@ class HFSampler:
             self._attend = self._attend[keep]
         self._live = list(rows)
 
-    def _starts_afresh(self, state: _Row, observation: Observation) -> bool:
-        """A first turn, or one that would not fit: the row's past is then hidden from it."""
+    def _restarts_context(self, state: _Row, observation: Observation) -> bool:
+        """Whether this is a first turn, or one that would not fit: the row's past is then hidden from it."""
         if state.first is None:
             state.first = observation
             return True
@@ -121,8 +121,8 @@ class HFSampler:
             self._encoded[text] = self.chat.encode_text(text)
         return self._encoded[text]
 
-    def _feed_blocks(self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor) -> Tensor:
-        """Appends every row's pending tokens and prompt; returns the last hidden state (b, d)."""
+    def _prefill(self, states: Sequence[_Row], prompts: Sequence[Ids], pixels: Tensor, grids: Tensor) -> Tensor:
+        """Prefill: appends every row's pending tokens and prompt to the cache; returns the last hidden state (b, d)."""
         blocks = [np.append(np.array(state.pending, dtype=np.int64), prompt) for state, prompt in zip(states, prompts)]
         ids, real = left_pad(blocks, self.chat.device)
         positions = self.chat.rope_positions(ids, grids, real)
@@ -141,8 +141,8 @@ class HFSampler:
         self._attend = torch.cat([self._attend, real], dim=1)
         return extend(self.chat, self._cache, self._attend, ids, positions, pixels, grids)
 
-    def _sample(self, states: Sequence[_Row], hidden: Tensor) -> tuple[Ids, NDArray[np.float32], list[int]]:
-        """Draws tokens until every row has closed its reply or reached the limit: (b, n) ids, log-probs, lengths."""
+    def _decode(self, states: Sequence[_Row], hidden: Tensor) -> tuple[Ids, NDArray[np.float32], list[int]]:
+        """Decodes until every row has closed its reply or reached the limit: (b, n) ids and log-probs, lengths."""
         limit, b = self.sampling.max_tokens, len(states)
         uniforms = torch.from_numpy(np.stack([state.rng.random(limit) for state in states])).to(hidden.device)
         ids = torch.zeros(b, limit, dtype=torch.long, device=hidden.device)
@@ -151,7 +151,7 @@ class HFSampler:
         counts = torch.zeros(b, dtype=torch.long, device=hidden.device)
         positions = torch.tensor([state.position for state in states], device=hidden.device)
         for step in range(limit):
-            ids[:, step], logprobs[:, step] = self._draw(hidden, uniforms[:, step])
+            ids[:, step], logprobs[:, step] = self._sample(hidden, uniforms[:, step])
             counts += open_rows
             open_rows = open_rows & (ids[:, step] != self.chat.end_id)
             if step + 1 == limit or not bool(open_rows.any()):
@@ -161,7 +161,7 @@ class HFSampler:
             )
         return ids.cpu().numpy(), logprobs.float().cpu().numpy(), counts.tolist()
 
-    def _draw(self, hidden: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    def _sample(self, hidden: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         s = self.sampling
         logits = adjust_logits(
             linear(hidden, self.chat.output_weight),

@@ -13,14 +13,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image as Pillow
+from torch import Tensor
 
 from lookact.errors import ConfigError, StaleWeights, TokenMismatch
-from lookact.models.vlm.policy import fit_image
+from lookact.models.vlm.policy import ChatVLM, fit_image
 from lookact.protocols import TokenEngine
 from lookact.rollout.samplers.hf import Ids, make_decision, turn_text
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
@@ -28,11 +29,6 @@ from lookact.rollout.samplers.vllm_worker import EXTENSION
 from lookact.seeding import derive
 from lookact.text.chat import expand_images
 from lookact.types import Decision, Image, Observation, TokenPrompt, TokenReply
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from lookact.models.vlm.policy import ChatVLM
 
 ENVIRONMENT = {
     # opens the calls that load weights and reset caches; the server listens on loopback alone
