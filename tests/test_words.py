@@ -21,7 +21,7 @@ FILES = [
     for path in (*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md")
     if path != ROOT / "src/lookact/config/aliases.py"
 ]
-LEFT = ("recipes/", "algorithms/", "models/", "rewards/", "envs/", "viewer.md")
+LEFT = ("rloo", "/ppo/", "vqa-ppo", "vla", "algorithms/", "pretraining_images")
 """Where renaming is under way: a word found there is no failure yet."""
 TWO_MEANINGS = {
     "rows": "num_envs or batch_size",
@@ -44,6 +44,11 @@ TWO_MEANINGS = {
     "warm_start": "sft or bc",
 }
 """Names that meant several things, or nothing to others, and what to call them."""
+
+
+OTHER_RANGE = {"task", "reference", "kind", "hidden"}
+"""One meaning, of which recipes take different values: a task's name, a reference, the kind of a group, layer widths."""
+TYPES_LEFT = {"camera", "memory", "questions", "schedule", "reward"}
 
 
 def leaves(recipe: str):
@@ -71,8 +76,9 @@ def test_no_coined_word_stands_for_a_term_of_art(path):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_no_setting_has_a_name_of_two_meanings(recipe):
     found = {leaf.name for leaf in leaves(recipe) if set(leaf.name.split(".")) & set(TWO_MEANINGS)}
-    if found:
+    if found and recipe in ("nav-rloo", "vqa-ppo", "vla-ppo"):
         pytest.xfail(f"renaming is under way: {', '.join(sorted(found))}")
+    assert not found
 
 
 def test_a_settings_name_has_one_type_in_all_recipes():
@@ -80,6 +86,7 @@ def test_a_settings_name_has_one_type_in_all_recipes():
     for recipe in RECIPES:
         for leaf in leaves(recipe):
             kinds[leaf.name.rpartition(".")[2]][plain_type(leaf.kind)].append(f"{recipe}: {leaf.name}")
-    several = {name: dict(found) for name, found in kinds.items() if len(found) > 1}
-    if several:
+    several = {name: dict(found) for name, found in kinds.items() if len(found) > 1 and name not in OTHER_RANGE}
+    if several and set(several) <= TYPES_LEFT:
         pytest.xfail(f"renaming is under way: {', '.join(several)}")
+    assert not several
