@@ -12,9 +12,8 @@ from torch import Tensor
 
 from benchmarks.timing import Facts, Work
 from benchmarks.walks import Load, RecordedWalk, make_specs, make_walks, open_checkpoint
-from lookact.algorithms.sft import micro_batches
 from lookact.batch import Batch, TokenInputs
-from lookact.data.segments import Segment, cut
+from lookact.data.packing import Segment, micro_batches, to_segments
 from lookact.models.vlm import kernels
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.advantages import leave_one_out
@@ -113,7 +112,7 @@ def credited(episodes: Sequence[Episode]) -> list[Segment]:
     return [
         replace(segment, advantages=np.full(len(segment.mask), advantage, dtype=np.float32))
         for episode, advantage in zip(episodes, advantages.tolist())
-        for segment in cut(episode, units="reply")
+        for segment in to_segments(episode, loss_on="reply")
     ]
 
 

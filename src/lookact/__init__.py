@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lookact.batch import TokenInputs as TokenInputs
     from lookact.config import load_config as load_config
     from lookact.config import setting as setting
-    from lookact.data.collate import collate as collate
     from lookact.data.episode_store import EpisodeStore as EpisodeStore
+    from lookact.data.packing import collate as collate
     from lookact.data.replay import Replay as Replay
     from lookact.envs.rooms.navigation import Navigation as Navigation
     from lookact.envs.rooms.spatial_vqa import SpatialVQA as SpatialVQA
@@ -100,7 +100,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "rollout.samplers.settings": "Sampling",
         "rollout.samplers.hf": "HFSampler",
         "rollout.samplers.vllm": "VllmSampler",
-        "data.collate": "collate",
+        "data.packing": "collate",
         "data.episode_store": "EpisodeStore",
         "data.replay": "Replay",
         "judges.vlm_judge": "VLMJudge",

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.types import Image, Observation, Preference, TokenPrompt, TokenReply
+from lookact.types import (
+    Demonstration,
+    Episode,
+    EpisodeSpec,
+    Image,
+    Observation,
+    Preference,
+    TokenPrompt,
+    TokenReply,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +52,59 @@ class Actor(Protocol):
 
     def end(self, row: int) -> None:
         """Drop the row's state."""
+
+
+class Task(Protocol):
+    """What is to be learned: environments, starts, demonstrations, and how success is measured. It pickles."""
+
+    @property
+    def outcome(self) -> Mapping[str, str]:
+        """Names of the task's own numbers to their keys in the last turn's info."""
+        ...
+
+    @property
+    def best(self) -> str:
+        """The number of `report` that picks the best checkpoint."""
+        ...
+
+    @property
+    def image_size(self) -> int: ...
+    def make_env(self) -> Env: ...
+    def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> Sequence[EpisodeSpec]:
+        """`group_size` episodes from each of `groups` starts; splits of other names share no start."""
+        ...
+
+    def demonstrations(self, specs: Sequence[EpisodeSpec], *, noise: float) -> Iterator[Demonstration]:
+        """The expert's episodes, one a spec; with probability `noise` a random action replaces the expert's."""
+        ...
+
+    def corpus(self) -> Sequence[str]:
+        """Texts of the task, from which a tiny model's tokenizer is made."""
+        ...
+
+    def pretraining_images(self, seed: int, *, rooms: Iterable[int], per_room: int) -> Iterator[Any]:
+        """Labelled images for vision pretraining."""
+        ...
+
+    def report(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        """An evaluation as JSON, over the episodes of all processes, with intervals under `ci`."""
+        ...
+
+    def report_metrics(self, report: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers of a report that are logged while training."""
+        ...
+
+    def compare(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        """The reports before and after RL, side by side."""
+        ...
+
+    def histograms(self, episodes: Sequence[Episode]) -> dict[str, NDArray[np.float64]]:
+        """Distributions that are logged while training."""
+        ...
+
+    def add_floor_map(self, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:
+        """Gives an episode of one of the specs the map of its room, for whoever looks at it later."""
+        ...
 
 
 class TokenEngine(Protocol):

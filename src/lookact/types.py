@@ -108,6 +108,16 @@ class VectorStep:
 
 
 @dataclass(frozen=True)
+class Demonstration:
+    """What an expert saw and said. Only replies it stands by are imitated."""
+
+    observations: tuple[Observation, ...]
+    replies: tuple[str, ...]
+    imitate: tuple[bool, ...]
+    """False where a random action was put in: the policy sees it happen, and learns only the recovery."""
+
+
+@dataclass(frozen=True)
 class FloorMap:
     """Top-down map of a room, for reports: no policy sees it."""
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.algorithms.evaluation import fill_store, final_reports, run_split
+from lookact.algorithms.evaluation import Evaluator, fill_store, run_split
 from lookact.data.episode_store import EpisodeStore
 from lookact.rollout.episode_specs import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
@@ -55,8 +55,11 @@ def test_a_store_is_filled_up_and_what_is_there_counts(actor, tmp_path):
     assert EpisodeStore(tmp_path).ids() == set(drawn)
 
 
-def test_final_reports_are_of_the_greedy_and_of_the_sampled_policy():
-    assert final_reports(lambda name, greedy: {name: greedy}, "after") == {
-        "greedy": {"after-greedy": True},
-        "sampled": {"after-sampled": False},
+def test_final_reports_are_of_the_greedy_and_of_the_sampled_policy(monkeypatch):
+    monkeypatch.setattr(Evaluator, "report", lambda self, policy, name, *, split, episodes, greedy: (name, greedy))
+    evaluator = Evaluator(None, None, "", 0, 1, None)
+    assert evaluator.final_reports(None, "after", episodes=2) == {
+        "greedy": ("after-greedy", True),
+        "sampled": ("after-sampled", False),
     }
+    assert evaluator.final_reports(None, "after", episodes=0) == {}

@@ -1,8 +1,18 @@
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
-from lookact.algorithms.group_advantages import assign, episode_credit, turn_credit
-from lookact.data.segments import cut
+from lookact.algorithms.group_advantages import (
+    assign,
+    drop_zero_variance_groups,
+    episode_advantages,
+    pack,
+    scale_advantages,
+    turn_advantages,
+)
+from lookact.data.packing import to_segments
 from lookact.types import Decision, Episode, Observation, Turn
 
 
@@ -27,36 +37,75 @@ def plain(credit):
 def test_every_turn_of_an_episode_gets_its_return_against_the_others():
     episodes = [episode(0, 1.0, 2.0), episode(1, 4.0), episode(0, 1.0), episode(0, 0.0, 0.0, 5.0), episode(1, 2.0)]
     # group 0 earned 3, 1 and 5; group 1 earned 4 and 2
-    assert plain(episode_credit(episodes)) == [[0.0, 0.0], [2.0], [-3.0], [3.0, 3.0, 3.0], [-2.0]]
+    assert plain(episode_advantages(episodes)) == [[0.0, 0.0], [2.0], [-3.0], [3.0, 3.0, 3.0], [-2.0]]
 
 
 def test_a_turn_is_compared_with_those_that_were_still_acting():
     episodes = [episode(0, 0.0, 1.0), episode(0, 1.0), episode(0, 0.0, 0.0, 4.0)]
     # to go, undiscounted: 1 1 | 1 | 4 4 4; the third turn was taken by one alone
-    assert plain(turn_credit(episodes, gamma=1.0)) == [[-1.5, -3.0], [-1.5], [3.0, 3.0, 0.0]]
+    assert plain(turn_advantages(episodes, gamma=1.0)) == [[-1.5, -3.0], [-1.5], [3.0, 3.0, 0.0]]
 
 
 def test_later_rewards_count_less_by_turn():
     episodes = [episode(0, 0.0, 1.0), episode(0, 0.0, 0.0)]
-    assert plain(turn_credit(episodes, gamma=0.5)) == [[0.5, 1.0], [-0.5, -1.0]]
+    assert plain(turn_advantages(episodes, gamma=0.5)) == [[0.5, 1.0], [-0.5, -1.0]]
 
 
 def test_groups_are_kept_apart_by_turn_too():
     episodes = [episode(0, 1.0), episode(1, 10.0), episode(0, 0.0), episode(1, 20.0)]
-    assert plain(turn_credit(episodes, gamma=1.0)) == [[1.0], [-10.0], [-1.0], [10.0]]
+    assert plain(turn_advantages(episodes, gamma=1.0)) == [[1.0], [-10.0], [-1.0], [10.0]]
 
 
 def test_no_episodes_no_credit():
-    assert turn_credit([], gamma=1.0) == episode_credit([]) == []
+    assert turn_advantages([], gamma=1.0) == episode_advantages([]) == []
 
 
 def test_an_episode_alone_in_its_group_is_refused():
     with pytest.raises(ValueError, match="no baseline"):
-        episode_credit([episode(0, 1.0)])
+        episode_advantages([episode(0, 1.0)])
 
 
 def test_credit_follows_its_turn_across_a_rebuilt_context():
-    segments = cut(episode(0, 0.0, 0.0, 0.0, fresh=(0, 2)))
+    segments = to_segments(episode(0, 0.0, 0.0, 0.0, fresh=(0, 2)))
     first, second = assign(segments, np.array([1.0, 2.0, 3.0], np.float32))
     assert first.advantages.tolist() == [1.0, 1.0, 2.0, 2.0]
     assert second.advantages.tolist() == [3.0, 3.0]
+
+
+def failed(group, *rewards):
+    return replace(episode(group, *rewards), error="OSError: no such room")
+
+
+def test_groups_of_equal_returns_are_counted_and_left_out():
+    episodes = [episode(0, 1.0), episode(0, 1.0), episode(1, 4.0), episode(1, 2.0)]
+    assert drop_zero_variance_groups(episodes) == (episodes[2:], 0.5)
+    assert drop_zero_variance_groups(episodes[2:]) == (episodes[2:], 0.0)
+
+
+def test_failed_episodes_are_left_out_and_one_survivor_has_no_baseline():
+    episodes = [failed(0, 9.0), episode(0, 1.0), episode(1, 4.0), episode(1, 2.0)]
+    assert drop_zero_variance_groups(episodes) == (episodes[2:], 0.5)
+
+
+@pytest.mark.parametrize("advantages_of", [episode_advantages, partial(turn_advantages, gamma=1.0)])
+@pytest.mark.parametrize("episodes", [[], [episode(0, 1.0), episode(0, 1.0)], [failed(0, 1.0)]])
+def test_where_nothing_can_be_learned_there_is_nothing_to_pack(episodes, advantages_of):
+    kept, dropped = drop_zero_variance_groups(episodes)
+    assert dropped == 1.0
+    assert pack(kept, scale_advantages(advantages_of(kept)), loss_on="action") == []
+
+
+def test_scaling_makes_the_mean_square_one_and_keeps_ratios():
+    episodes = [episode(0, 3.0), episode(0, 0.0), episode(1, 1.0), episode(1, 0.0)]
+    values = np.concatenate(scale_advantages(episode_advantages(episodes)))
+    assert np.mean(values**2) == pytest.approx(1.0)
+    assert values[0] / values[2] == pytest.approx(3.0)
+
+
+def test_packing_puts_a_turns_advantage_on_its_counted_tokens_or_on_all():
+    said = Decision("", np.zeros(3, np.float32), np.array([0, 1, 1], bool), np.arange(3), np.arange(4))
+    one = Episode("e", 0, 0, (Turn(Observation(), said, 1.0, True, False),) * 2)
+    for loss_on, mask in (("action", [False, True, True]), ("reply", [True] * 3)):
+        (segment,) = pack([one], [np.array([1.0, -2.0], np.float32)], loss_on=loss_on)
+        assert segment.mask.tolist() == mask * 2
+        assert segment.advantages.tolist() == [1.0] * 3 + [-2.0] * 3

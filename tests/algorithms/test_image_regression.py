@@ -36,7 +36,7 @@ def test_the_tower_learns_where_things_are_and_nothing_else_changes(chat):
     regress_images(
         chat, list(images), places, epochs=15, rows=16, lr=3e-3, seed=0, report=lambda m, _: losses.append(m)
     )
-    assert losses[-1]["loss/seeing"] < 0.3 < losses[0]["loss/seeing"]
+    assert losses[-1]["loss/vision"] < 0.3 < losses[0]["loss/vision"]
     now = dict(chat.named_parameters())
     assert all(torch.equal(now[name], value) for name, value in others.items())
 

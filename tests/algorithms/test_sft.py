@@ -1,16 +1,22 @@
 import dataclasses
+import json
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from lookact.algorithms.sft import fit, imitation_of, micro_batches, shuffled
-from lookact.algorithms.vlm import script_of
-from lookact.data.demos import Demo, demo_episode
-from lookact.data.segments import cut
+from lookact.algorithms import sft
+from lookact.algorithms.sft import demonstration_segments, fit, phase_log, sft_loss
+from lookact.algorithms.vlm import template_of
+from lookact.algorithms.vlm_settings import SFT, VisionPretraining
+from lookact.data.demonstrations import demo_episode
+from lookact.data.packing import micro_batches, shuffled, to_segments
+from lookact.recipes.rloo.evaluate import open_policy
+from lookact.tasks.navigation import NavigationTask
 from lookact.training.optim import accumulate
-from lookact.types import Observation
+from lookact.types import Demonstration, Observation
 
 
 def demo(number):
@@ -18,28 +24,28 @@ def demo(number):
     shade = np.full((32, 32, 3), 30 * number, np.uint8)
     seen = tuple(Observation(text="Go.", images={"head": shade}) for _ in range(2))
     replies = (f'{{"rotation_angle_degrees": {15 * number}}}', f"noise {number * 7919 % 97}")
-    return Demo(seen, replies, (True, False))
+    return Demonstration(seen, replies, (True, False))
 
 
 @pytest.fixture
 def segments(chat):
-    script = script_of(chat)
-    return {i: cut(demo_episode(demo(i), script, name=f"{i}"))[0] for i in range(8)}
+    template = template_of(chat)
+    return {i: to_segments(demo_episode(demo(i), template, name=f"{i}"))[0] for i in range(8)}
 
 
 @pytest.mark.slow
 def test_eight_demonstrations_are_learned_by_heart_and_the_noise_in_them_is_not(chat, segments):
     told = []
     fit(
-        chat, segments, total=8, epochs=40, rows=8, lr=4e-3, token_budget=4096, seed=0,
-        report=lambda metrics, step: told.append((step, metrics["loss/imitation"])),
+        chat, segments, total=8, epochs=40, batch_size=8, lr=4e-3, token_budget=4096, seed=0,
+        report=lambda metrics, step: told.append((step, metrics["loss/sft"])),
     )  # fmt: skip
     assert [step for step, _ in told] == list(range(1, 41))
     assert told[0][1] > 1.5
     assert told[-1][1] < 0.1
     noise = {i: dataclasses.replace(segment, mask=~segment.mask) for i, segment in segments.items()}
     with torch.no_grad():
-        losses = [imitation_of(chat)(batch)[0] for batch in micro_batches(chat, list(noise.values()), 4096)]
+        losses = [sft_loss(chat)(batch)[0] for batch in micro_batches(chat, list(noise.values()), 4096)]
     assert min(losses) > 1.0
 
 
@@ -48,7 +54,7 @@ def test_small_micro_batches_give_the_gradient_of_the_whole(chat, segments):
     for budget in (64, 100_000):
         batches = micro_batches(chat, list(segments.values()), budget)
         chat.zero_grad()
-        loss, _ = accumulate(batches, imitation_of(chat), lambda batch: batch.mask.sum())
+        loss, _ = accumulate(batches, sft_loss(chat), lambda batch: batch.mask.sum())
         gradients.append((len(batches), loss, chat.output_weight.grad.clone()))
     (many, loss_many, grad_many), (one, loss_one, grad_one) = gradients
     assert (many > 3, one) == (True, 1)
@@ -67,7 +73,7 @@ def test_rows_of_other_processes_are_passed_over(chat, segments):
     told = []
     half = {i: segments[i] for i in (1, 3)}
     fit(
-        chat, half, total=8, epochs=1, rows=2, lr=1e-3, token_budget=4096, seed=0,
+        chat, half, total=8, epochs=1, batch_size=2, lr=1e-3, token_budget=4096, seed=0,
         report=lambda metrics, step: told.append(metrics),
     )  # fmt: skip
     assert len(told) == 4
@@ -80,3 +86,57 @@ def test_each_epoch_takes_every_index_once_in_an_order_of_its_own():
     assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(10))
     assert first != second
     assert first == shuffled(10, 4, 0, 0) != shuffled(10, 4, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def policy(nav_config, tmp_path_factory):
+    return open_policy(nav_config, tmp_path_factory.mktemp("start") / "model")
+
+
+def demonstrations_of(nav_config, policy, count):
+    task, settings = NavigationTask(nav_config.env), SFT(demonstrations=count, noise=0.5)
+    return demonstration_segments(policy, task, settings, seed=0, system="")
+
+
+def test_processes_share_the_demonstrations_and_together_have_them_all(nav_config, policy, monkeypatch):
+    alone = demonstrations_of(nav_config, policy, 5)
+    monkeypatch.setattr(sft, "world_size", lambda: 2)
+    shares = []
+    for me in (0, 1):
+        monkeypatch.setattr(sft, "rank", lambda me=me: me)
+        shares.append(demonstrations_of(nav_config, policy, 5))
+    assert (sorted(shares[0]), sorted(shares[1]), sorted(alone)) == ([0, 2, 4], [1, 3], [0, 1, 2, 3, 4])
+    for share in shares:
+        for number, segment in share.items():
+            assert np.array_equal(segment.ids, alone[number].ids)
+            assert np.array_equal(segment.mask, alone[number].mask)
+
+
+def test_processes_share_the_pretraining_images_by_room(nav_config, policy, monkeypatch):
+    seen = []
+    pretrain = lambda chat, images, total, **how: seen.append((sorted(images), total))  # noqa: E731
+    monkeypatch.setattr(sft, "pretrain_vision", pretrain)
+    monkeypatch.setattr(sft, "phase_log", lambda run, phase: None)
+    monkeypatch.setattr(sft, "world_size", lambda: 2)
+    for me in (0, 1):
+        monkeypatch.setattr(sft, "rank", lambda me=me: me)
+        task, vision = NavigationTask(nav_config.env), VisionPretraining(rooms=3)
+        sft.pretrain_on_rooms(policy, task, None, vision, seed=0, lr=1e-3)
+    assert seen == [([0, 1, 2, 3, 8, 9, 10, 11], 12), ([4, 5, 6, 7], 12)]
+
+
+def test_moves_that_noise_put_in_are_read_and_never_learned(nav_config, policy):
+    segments = demonstrations_of(nav_config, policy, 8).values()
+    # a turn's reply counts wholly or not at all, and some do not
+    shares = {s.mask[s.turns == turn].mean() for s in segments for turn in range(s.turns[-1] + 1)}
+    assert shares == {0.0, 1.0}
+
+
+def test_a_phase_begun_again_writes_its_numbers_anew(tmp_path):
+    run = SimpleNamespace(folder=tmp_path)
+    for losses in ((3.0, 2.0), (1.0,)):
+        log = phase_log(run, "sft")
+        for step, loss in enumerate(losses, start=1):
+            log({"loss/sft": loss}, step)
+    (line,) = (tmp_path / "sft/sft.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"step": 1, "loss/sft": 1.0}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lookact.algorithms import vlm as chat_model
-from lookact.algorithms.vlm import NoReference, open_chat, open_reference, script_of
+from lookact.algorithms.vlm import NoReference, open_chat, open_reference, template_of
 from lookact.algorithms.vlm_settings import Model
 from lookact.models.vlm.loading import load_chat
 from lookact.models.vlm.reference import AdapterReference, CopyReference
@@ -66,7 +66,7 @@ def test_a_model_half_written_when_the_run_was_killed_is_made_anew(tmp_path, mon
 
 
 def test_a_script_counts_the_tokens_of_a_picture(chat):
-    script = script_of(chat, system="Walk.")
+    script = template_of(chat, system="Walk.")
     picture = np.zeros((64, 96, 3), np.uint8)
     # one token per 32x32 pixels
     assert script.image_tokens(picture) == 6

@@ -31,7 +31,7 @@ def episode(name: str) -> Episode:
 
 def test_pictures_are_drawn_when_there_is_something_new(tmp_path):
     told = []
-    pictures = Pictures(tmp_path, updates=4, random_rate=0.05, tell=told.append)
+    pictures = Pictures(tmp_path, iterations=4, random_rate=0.05, tell=told.append)
     pictures.refresh()
     assert told == []
 
@@ -60,7 +60,7 @@ def test_pictures_are_drawn_when_there_is_something_new(tmp_path):
 def test_pictures_are_drawn_while_something_else_works(tmp_path, monkeypatch):
     monkeypatch.setattr("lookact.cli.demo_pictures.SECONDS", 0.01)
     drawn = []
-    with Pictures(tmp_path, updates=4, random_rate=0.05, tell=drawn.append) as pictures:
+    with Pictures(tmp_path, iterations=4, random_rate=0.05, tell=drawn.append) as pictures:
         # a line that is not whole yet spoils nothing
         (tmp_path / "metrics.jsonl").write_text("{")
         EpisodeStore(tmp_path / STORES["random"]).add(episode("a"))
@@ -80,9 +80,9 @@ def test_the_demo_hands_one_folder_to_every_process_and_tells_all_as_json(monkey
     monkeypatch.setattr(demo, "train_together", train_together)
     assert main(["--debug", "demo", "--processes", "3", "--seed", "2", "--json"]) == 0
     ((cfg, folder, processes, words),) = launched
-    assert (cfg.seed, cfg.learn.updates, processes) == (2, 50, 3)
+    assert (cfg.seed, cfg.learn.iterations, processes) == (2, 50, 3)
     assert words[:4] == ["train", "nav-rloo", "--preset", "small"]
-    assert {"--learn.updates=50", "--seed=2", "--debug"} <= set(words)
+    assert {"--learn.iterations=50", "--seed=2", "--debug"} <= set(words)
     assert folder.name == words[words.index("--name") + 1]
     result = json.loads(capsys.readouterr().out)
     assert (result["folder"], result["random"]) == (str(folder), {"sampled": {"success_rate": 0.05}})

@@ -27,7 +27,7 @@ def test_a_second_core_halves_the_learning_and_more_updates_lengthen_it():
     one, two = (phases(SMALL, processes)[2].seconds for processes in (1, 2))
     assert one == pytest.approx(2 * two)
     # nothing but the updates, and the evaluations among them, takes time in this phase
-    longer = replace(SMALL, learn=replace(SMALL.learn, updates=2 * SMALL.learn.updates))
+    longer = replace(SMALL, learn=replace(SMALL.learn, iterations=2 * SMALL.learn.iterations))
     assert phases(longer, 1)[2].seconds == pytest.approx(2 * one, rel=0.05)
 
 

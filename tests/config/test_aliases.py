@@ -81,7 +81,7 @@ def test_words_of_the_command_line(table, caplog):
         "warm_start.epochs is now called sft.epochs",
     ]
     assert renew_words("nav-rloo", ["--warm_start", "none"]) == ["--sft", "none"]
-    assert renew_words("vqa-ppo", words) == words
+    assert renew_words("mine", words) == words
 
 
 def test_a_setting_that_is_gone_takes_its_values_along(table, caplog):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lookact.algorithms.vlm_settings import Model, WarmStart
+from lookact.algorithms.vlm_settings import SFT, Model, VisionPretraining
 from lookact.config import to_mapping
 from lookact.data.jsonl import MANIFEST
 from lookact.judges.client import wait_until_ready
@@ -17,7 +17,7 @@ from lookact.judges.server.batching import Reply
 from lookact.judges.server.limits import Limits
 from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes.ppo.config import PRESETS
-from lookact.recipes.ppo.runs import open_policy
+from lookact.recipes.ppo.evaluate import open_policy
 from lookact.recipes.rloo import train as nav_rloo
 from lookact.recipes.rloo.config import SHORT_REPLIES, Config, Evaluation, Learn
 from lookact.tasks.settings import NavigationConfig
@@ -30,9 +30,10 @@ def vqa_config():
     return replace(
         debug,
         model=Model(hidden=64, layers=1, vision_hidden=32, vision_depth=1),
-        world=replace(debug.world, image_size=64, max_turns=3),
-        warm_start=replace(debug.warm_start, look_rooms=2, demos=8, rows=4),
-        learn=replace(debug.learn, updates=3, episodes=6, minibatch=3, max_kl=None),
+        env=replace(debug.env, image_size=64, max_turns=3),
+        vision_pretraining=replace(debug.vision_pretraining, rooms=2),
+        sft=replace(debug.sft, demonstrations=8, batch_size=4),
+        learn=replace(debug.learn, iterations=3, episodes=6, minibatch_size=3, max_kl=None),
         evaluation=replace(debug.evaluation, every=1, episodes=3, final_episodes=3),
     )
 
@@ -93,7 +94,7 @@ def kept_in():
 @pytest.fixture(scope="session")
 def nav_config():
     """Rooms of a few steps with a bed or a sofa in them, and two short learning steps on the model as it is."""
-    world = NavigationConfig(
+    env = NavigationConfig(
         image_size=64,
         max_turns=3,
         objects=(1, 2),
@@ -104,10 +105,11 @@ def nav_config():
         progress_weight=0.5,
     )
     return Config(
-        world=world,
+        env=env,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=0, demos=0),
-        learn=Learn(updates=2, groups=2, group_size=4, warmup=0, schedule="constant"),
+        vision_pretraining=VisionPretraining(rooms=0),
+        sft=SFT(demonstrations=0),
+        learn=Learn(iterations=2, groups=2, group_size=4, lr_warmup=0, lr_schedule="constant"),
         evaluation=Evaluation(every=1, episodes=2, final_episodes=0),
     )
 
@@ -115,12 +117,16 @@ def nav_config():
 @pytest.fixture(scope="session")
 def nav_start(nav_config, tmp_path_factory):
     """The folder of a model that was shown 128 walks: most of its replies are moves, a quarter of its walks arrive."""
-    shown = WarmStart(look_rooms=40, look_epochs=4, demos=128, epochs=4, lr=2e-3)
-    cfg = replace(nav_config, warm_start=shown, learn=replace(nav_config.learn, updates=0))
+    cfg = replace(
+        nav_config,
+        vision_pretraining=VisionPretraining(rooms=40, epochs=4),
+        sft=SFT(demonstrations=128, epochs=4, lr=2e-3),
+        learn=replace(nav_config.learn, iterations=0),
+    )
     folder = tmp_path_factory.mktemp("nav")
     with open_run(folder, to_mapping(cfg), tensorboard=False) as run:
         nav_rloo.main(cfg, run)
-    return folder / "warm_start"
+    return folder / "sft"
 
 
 @pytest.fixture(scope="session")

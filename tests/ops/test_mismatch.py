@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.mismatch import importance_weights, truncated_importance
+from lookact.errors import TokenMismatch
+from lookact.ops.mismatch import check_mismatch, importance_weights, logprob_gap, truncated_importance
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
@@ -87,3 +88,37 @@ def test_masked_importance_drops_what_is_outside_the_bounds(level, weights):
 def test_bounds_the_wrong_way_round_are_refused():
     with pytest.raises(ValueError, match="low must be at least 0"):
         importance_weights(GAP, GAP, MASK, low=3.0, cap=2.0)
+
+
+def test_a_gap_up_to_the_limit_passes():
+    check_mismatch(0.0, 1e-4)
+    check_mismatch(1e-4, 1e-4)
+    check_mismatch(5.0, math.inf)
+
+
+@pytest.mark.parametrize("gap", [1.1e-4, math.inf, math.nan])
+def test_a_larger_gap_or_no_number_is_told_with_its_size(gap):
+    with pytest.raises(TokenMismatch, match=f"disagree by {gap:.4f} nats"):
+        check_mismatch(gap, 1e-4)
+
+
+def test_the_sampler_is_checked_on_every_sampled_unit():
+    sampled = torch.tensor([[-1.0, -2.0, -3.0, -0.5, 0.0]])
+    known = torch.tensor([[True, True, True, True, False]])
+    for place in range(4):
+        off = sampled.clone()
+        off[0, place] += 0.01
+        with pytest.raises(TokenMismatch, match=r"disagree by 0\.0100 nats.*learn\.max_logprob_gap"):
+            logprob_gap(off, sampled, known, limit=1e-4)
+        assert float(logprob_gap(off, sampled, known, limit=0.1)) == pytest.approx(0.01, rel=1e-3)
+    padded = sampled.clone()
+    padded[0, 4] = 50.0
+    assert float(logprob_gap(padded, sampled, known, limit=1e-4)) == 0.0
+
+
+def test_a_sampler_without_numbers_is_a_mismatch_and_a_learner_without_is_none():
+    sampled, known = torch.tensor([[-1.0, -2.0]]), torch.tensor([[True, True]])
+    with pytest.raises(TokenMismatch):
+        logprob_gap(sampled, torch.tensor([[NAN, -2.0]]), known, limit=1e-4)
+    # its step is skipped, and counted, as one that is not finite
+    assert float(logprob_gap(torch.full((1, 2), NAN), sampled, known, limit=1e-4)) == 0.0

@@ -1,7 +1,11 @@
 import numpy as np
 
+from lookact.algorithms.evaluation import run_split
 from lookact.rollout.episode_specs import make_specs
-from lookact.tasks.navigation import make_corpus, make_demos, make_env
+from lookact.tasks.navigation import NavigationTask
+from lookact.types import Decision, Episode, Observation, Turn
+
+MOVE = '{"rotation_angle_degrees": 30, "forward_meters": 0.5}'
 
 
 def test_a_group_shares_its_start_and_nothing_else():
@@ -27,7 +31,9 @@ def test_splits_steps_and_seeds_share_no_room():
 
 def test_equal_plans_start_alike_in_any_environment(nav_config):
     (plan,) = make_specs(0, "test", groups=1)
-    first, second = (make_env(nav_config.world).reset(seed=plan.seed, options=plan.options)[0] for _ in range(2))
+    first, second = (
+        NavigationTask(nav_config.env).make_env().reset(seed=plan.seed, options=plan.options)[0] for _ in range(2)
+    )
     assert first.text == second.text
     assert np.array_equal(first.images["head"], second.images["head"])
     assert first.images["head"].shape == (64, 64, 3)
@@ -35,7 +41,7 @@ def test_equal_plans_start_alike_in_any_environment(nav_config):
 
 def test_demonstrations_mark_the_moves_that_noise_put_in(nav_config):
     plans = make_specs(0, "demo", groups=12)
-    clean, noisy = (list(make_demos(nav_config.world, plans, noise=noise)) for noise in (0.0, 0.6))
+    clean, noisy = (list(NavigationTask(nav_config.env).demonstrations(plans, noise=noise)) for noise in (0.0, 0.6))
     assert all(all(demo.imitate) for demo in clean)
     marked = [stood_by for demo in noisy for stood_by in demo.imitate]
     assert 0.2 < np.mean(marked) < 0.8
@@ -44,7 +50,48 @@ def test_demonstrations_mark_the_moves_that_noise_put_in(nav_config):
 
 
 def test_the_corpus_holds_what_is_asked_and_said(nav_config):
-    corpus = make_corpus(nav_config.world)
+    corpus = NavigationTask(nav_config.env).corpus()
     assert "Find the sofa. Turn 1 of 3." in corpus
     assert "Blocked. Turn 2 of 3." in corpus
     assert sum('{"rotation_angle_degrees": ' in text for text in corpus) >= 40
+
+
+def turn(said=MOVE, *, reward=0.0, success=False, valid=True, method="brace_depth"):
+    blank = np.zeros(4, np.float32)
+    seen = Observation(text="Find the bed.", images={"head": np.full((8, 8, 3), 9, np.uint8)}, state=blank)
+    info = {"success": success, "spl": 0.5 * success, "collisions": 2, "valid_action": valid}
+    return Turn(seen, Decision(said, blank, blank == 0, mask_method=method), reward, success, False, info)
+
+
+ARRIVED = Episode("a", 0, 0, (turn(reward=0.25), turn(reward=1.0, success=True)))
+LOST = Episode("b", 0, 1, (turn("mumble", valid=False, method="failed"), turn()))
+BROKEN = Episode("c", 1, 2, (), error="OSError: no such room")
+
+
+def test_actions_that_cannot_be_read_are_in_no_histogram(nav_config):
+    values = NavigationTask(nav_config.env).histograms([ARRIVED, LOST, BROKEN])
+    assert values["rotation_angle_degrees"].tolist() == [30.0] * 3
+    assert values["forward_meters"].tolist() == [0.5] * 3
+
+
+def reported(task, *, episodes, num_envs):
+    specs = task.specs(0, "test", groups=episodes)
+    return task.report(run_split(specs, task.make_env, task.random_actor(), num_envs=num_envs))
+
+
+def test_a_report_has_a_mean_and_an_interval_of_everything(nav_config):
+    task = NavigationTask(nav_config.env)
+    report = reported(task, episodes=12, num_envs=5)
+    names = {"success_rate", "spl", "turns", "valid_action_rate", "collisions"}
+    assert report.keys() == names | {"episodes", "ci"}
+    assert (report["episodes"], report["ci"].keys()) == (12, names)
+    for name in names:
+        low, high = report["ci"][name]
+        assert low <= report[name] <= high
+    assert report["valid_action_rate"] == 1.0
+    assert task.report_metrics(report).keys() == {f"eval/{name}" for name in names}
+
+
+def test_a_report_does_not_depend_on_how_many_walk_side_by_side(nav_config):
+    task = NavigationTask(nav_config.env)
+    assert reported(task, episodes=6, num_envs=1) == reported(task, episodes=6, num_envs=6)

@@ -10,13 +10,13 @@ from lookact.errors import DataError
 from lookact.recipes.ppo.config import EASY_ROOMS
 from lookact.rollout.episode_specs import make_specs
 from lookact.tasks.settings import SpatialVQAConfig
-from lookact.tasks.spatial_vqa import benchmark_rows, make_corpus, make_demos, make_env, rounded, training_rows
+from lookact.tasks.spatial_vqa import SpatialVQATask, benchmark_rows, rounded, scene_questions
 
 PLANS = make_specs(0, "test", groups=6)
 
 
 def test_a_brief_question_is_asked_again_in_every_turn():
-    env = make_env(EASY_ROOMS)
+    env = SpatialVQATask(EASY_ROOMS).make_env()
     seen, _ = env.reset(seed=0, options=PLANS[0].options)
     question = seen.text
     for turn in range(1, EASY_ROOMS.max_turns):
@@ -25,7 +25,7 @@ def test_a_brief_question_is_asked_again_in_every_turn():
 
 
 def test_questions_as_vsi_puts_them_are_asked_once():
-    env = make_env(replace(EASY_ROOMS, prompts="vsi"))
+    env = SpatialVQATask(replace(EASY_ROOMS, prompts="vsi")).make_env()
     first, _ = env.reset(seed=0, options=PLANS[0].options)
     second, *_ = env.step("hm")
     assert "Answer" in first.text
@@ -47,8 +47,8 @@ def test_demonstrated_numbers_are_few(reply, kind, expected):
 
 
 def test_demonstrations_end_with_an_answer_and_see_what_a_policy_sees():
-    env = make_env(EASY_ROOMS)
-    for plan, demo in zip(PLANS, make_demos(EASY_ROOMS, PLANS, noise=0.0)):
+    env = SpatialVQATask(EASY_ROOMS).make_env()
+    for plan, demo in zip(PLANS, SpatialVQATask(EASY_ROOMS).demonstrations(PLANS, noise=0.0)):
         assert '"answer"' in demo.replies[-1]
         shown, _ = env.reset(seed=plan.seed, options=plan.options)
         assert demo.observations[0].text == shown.text
@@ -56,7 +56,10 @@ def test_demonstrations_end_with_an_answer_and_see_what_a_policy_sees():
 
 
 def test_in_haste_the_expert_answers_at_the_first_look_though_nobody_asked_it_to():
-    patient, hasty = (list(make_demos(EASY_ROOMS, PLANS, noise=0.0, haste=haste)) for haste in (0.0, 1.0))
+    patient, hasty = (
+        list(SpatialVQATask(EASY_ROOMS, guess_fraction=fraction).demonstrations(PLANS, noise=0.0))
+        for fraction in (0.0, 1.0)
+    )
     assert any(len(demo.replies) == EASY_ROOMS.max_turns for demo in patient)
     for calm, demo in zip(patient, hasty):
         assert len(demo.replies) == 1
@@ -67,15 +70,14 @@ def test_in_haste_the_expert_answers_at_the_first_look_though_nobody_asked_it_to
 
 @pytest.mark.slow
 def test_a_share_of_the_demonstrations_is_hasty():
-    lengths = [
-        len(demo.replies) for demo in make_demos(EASY_ROOMS, make_specs(0, "test", groups=40), noise=0.0, haste=0.5)
-    ]
+    demos = SpatialVQATask(EASY_ROOMS, guess_fraction=0.5).demonstrations(make_specs(0, "test", groups=40), noise=0.0)
+    lengths = [len(demo.replies) for demo in demos]
     assert 10 < sum(length == 1 for length in lengths) < 35
 
 
 @pytest.mark.slow
 def test_the_corpus_holds_prompts_and_replies():
-    corpus = make_corpus(EASY_ROOMS)
+    corpus = SpatialVQATask(EASY_ROOMS).corpus()
     assert any(re.match("How many of the", text) for text in corpus)
     assert any('"answer"' in text for text in corpus)
 
@@ -88,13 +90,13 @@ def recorded(tmp_path):
 
 
 def test_recorded_scenes_are_asked_about_by_our_own_questions(recorded):
-    world = SpatialVQAConfig(
+    env = SpatialVQAConfig(
         scenes=(str(recorded),), types=("object_size_estimation", "room_size_estimation"), per_type=2
     )
-    rows = training_rows(world, 0)
+    rows = scene_questions(env, 0)
     assert {question.dataset for question, _ in rows} == {"generated"}
     assert {folder for _, folder in rows} == {str(recorded)}
-    assert training_rows(EASY_ROOMS, 0) is None
+    assert scene_questions(EASY_ROOMS, 0) is None
 
 
 def test_a_benchmarks_rows_find_the_folders_of_their_scenes(recorded, tmp_path):

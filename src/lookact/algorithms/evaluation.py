@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.quality import summarise
-from lookact.protocols import Actor, Env
+from lookact.models.vlm.policy import ChatVLM
+from lookact.protocols import Actor, Env, Task
+from lookact.rewards.shaping import part_means
 from lookact.rollout.collect import collect
-from lookact.training.distributed import rank, world_size
-from lookact.training.progress import progress
+from lookact.rollout.samplers.hf import HFSampler
+from lookact.rollout.samplers.settings import Sampling
+from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, world_size
+from lookact.training.evaluation import keep_evaluation
+from lookact.training.progress import progress, timed
+from lookact.training.sharding import whole
 from lookact.types import Episode, EpisodeSpec
 
 Draw = Callable[[Episode], Episode]
@@ -47,9 +53,41 @@ def run_split(
     return run_specs(specs[rank() :: world_size()], make_env, actor, num_envs=num_envs, label="evaluating")
 
 
-def final_reports(report_on: Callable[[str, bool], dict[str, Any]], when: str) -> dict[str, Any]:
-    """The greedy and the sampled policy's report; `report_on` takes the evaluation's name and `greedy`."""
-    return {name: report_on(f"{when}-{name}", greedy) for name, greedy in (("greedy", True), ("sampled", False))}
+@dataclass(frozen=True)
+class Evaluator:
+    """A policy on a task's held-out starts; a few episodes of each evaluation are kept in the run's folder."""
+
+    task: Task
+    sampling: Sampling
+    system: str
+    """The system prompt."""
+    seed: int
+    num_envs: int
+    folder: Path
+
+    def report(self, policy: ChatVLM, name: str, *, split: str, episodes: int, greedy: bool) -> dict[str, Any]:
+        """The task's report on a split, whose episodes the processes share; the first are kept under `name`."""
+        specs = self.task.specs(self.seed, split, groups=episodes)
+        actor = HFSampler(policy, replace(self.sampling, greedy=greedy), system=self.system)
+        with whole(policy):
+            ended = run_split(specs, self.task.make_env, actor, num_envs=self.num_envs)
+        keep_evaluation(self.folder, name, map(self.task.add_floor_map(specs), ended))
+        return self.task.report(ended)
+
+    def final_reports(self, policy: ChatVLM, when: str, *, episodes: int) -> dict[str, Any]:
+        """Greedy and sampled, on starts that nothing else ever uses; none for no episodes."""
+        kinds = {"greedy": True, "sampled": False} if episodes else {}
+        return {
+            name: self.report(policy, f"{when}-{name}", split="test", episodes=episodes, greedy=greedy)
+            for name, greedy in kinds.items()
+        }
+
+    def finish(self, policy: ChatVLM, start: Mapping[str, Any], *, episodes: int) -> dict[str, Any]:
+        """Before and after RL, side by side, and the seconds spent around it; `start` is the supervised start's."""
+        seconds = dict(start["seconds"])
+        with timed(seconds, "evaluation after rl"):
+            after = self.final_reports(policy, "after", episodes=episodes)
+        return self.task.compare(start["reports"], after) | {"seconds": seconds}
 
 
 def fill_store(
@@ -65,3 +103,11 @@ def fill_store(
 
     run_specs(missing, make_env, actor, num_envs=num_envs, label="collecting", finished=add)
     return {**asdict(summarise(store.episodes())), "collected": len(missing), "kept": len(there)}
+
+
+def reward_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What each part of the reward paid an episode, over all processes."""
+    parts = {name: float(paid) for name, paid in part_means(episodes).items()}
+    counted = sum_by_name({name: paid * len(episodes) for name, paid in parts.items()})
+    count = all_reduce_sum(float(len(episodes)))
+    return {f"reward/{name}": paid / count for name, paid in counted.items()}

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lookact.algorithms.sft import shuffled
-from lookact.algorithms.vision_pretraining import teach_tower
+from lookact.algorithms.vision_pretraining import train_encoder
+from lookact.data.packing import shuffled
 from lookact.errors import DataError
 from lookact.models.vlm.kernels import vision_features
 from lookact.models.vlm.policy import ChatVLM
@@ -47,7 +47,7 @@ def regress_images(
     def loss(batch: Sequence[Example]) -> tuple[Tensor, Metrics]:
         return regression_loss(chat, head, batch)
 
-    teach_tower(chat, head, examples, loss, batches=batches, lr=lr, report=report)
+    train_encoder(chat, head, examples, loss, batches=batches, lr=lr, report=report)
 
 
 def standardise(targets: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lookact.algorithms.image_regression import regress_images
 from lookact.algorithms.reward_learning import label_accuracy
 from lookact.algorithms.sft import fit
-from lookact.data.segments import Segment
+from lookact.data.packing import Segment
 from lookact.judges import prompts
 from lookact.judges.client import Content
 from lookact.judges.vlm_judge import both
@@ -107,7 +107,7 @@ def train_judge(
         {number: segment_of(chat, pair) for number, pair in enumerate(pairs)},
         total=len(pairs),
         epochs=epochs,
-        rows=batch_size,
+        batch_size=batch_size,
         lr=lr,
         token_budget=8192,
         seed=seed,

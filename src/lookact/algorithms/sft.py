@@ -1,65 +1,163 @@
-"""Supervised training of a chat policy on what experts said."""
+"""Supervised fine-tuning before RL: vision pretraining, then the expert's demonstrations, once in a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import Tensor
+from transformers import AutoTokenizer
 
-from lookact.batch import Batch, TokenInputs, to_device
-from lookact.data.collate import collate
-from lookact.data.segments import Segment, buckets
+from lookact.algorithms.vision_pretraining import pretrain_vision
+from lookact.algorithms.vlm import template_of
+from lookact.algorithms.vlm_settings import SFT, VisionPretraining
+from lookact.batch import Batch, TokenInputs
+from lookact.data.demonstrations import demo_episode
+from lookact.data.packing import Segment, micro_batches, shuffled, to_segments
+from lookact.models.vlm.loading import save_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.imitation import nll
 from lookact.ops.masked import Metrics
-from lookact.seeding import numpy_rng
-from lookact.training.distributed import sum_gradients
+from lookact.protocols import Task
+from lookact.seeding import derive
+from lookact.text.tokenizers import assert_same_tokenizer
+from lookact.training.atomic_io import sync_tree, write_text
+from lookact.training.distributed import barrier, is_main, rank, sum_gradients, world_size
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
-from lookact.training.progress import progress
+from lookact.training.progress import progress, timed
+from lookact.training.run import Run
+from lookact.training.weights import read_weights
+
+FOLDER = "sft"
+IMAGES_PER_ROOM = 4
+DONE = "metrics.json"
+"""Written last: a supervised start with it is whole."""
+
+
+def supervised_start(
+    policy: ChatVLM,
+    task: Task,
+    run: Run,
+    *,
+    vision: VisionPretraining,
+    sft: SFT,
+    seed: int,
+    system: str,
+    token_budget: int,
+    measure: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """Vision pretraining and SFT of `policy`, then `measure`; or both from an earlier part of this run.
+
+    Returns what `measure` says as `reports`, and the `seconds` that each phase took.
+    """
+    folder = run.folder / FOLDER
+    if (folder / DONE).exists():
+        assert_same_tokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), policy.tokenizer)
+        read_weights(policy.model, folder)()
+        measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
+        return measured_before
+    seconds: dict[str, float] = {}
+    with timed(seconds, "vision pretraining"):
+        if vision.rooms:
+            pretrain_on_rooms(policy, task, run, vision, seed=seed, lr=2 * sft.lr)
+    with timed(seconds, "sft"):
+        if sft.demonstrations:
+            fit(
+                policy,
+                demonstration_segments(policy, task, sft, seed=seed, system=system),
+                total=sft.demonstrations,
+                epochs=sft.epochs,
+                batch_size=sft.batch_size,
+                lr=sft.lr,
+                token_budget=token_budget,
+                seed=seed,
+                report=phase_log(run, "sft"),
+            )
+    with timed(seconds, "evaluation after sft"):
+        measured = {"reports": measure(), "seconds": seconds}
+    if is_main():
+        sync_tree(save_chat(policy, folder))
+        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+    barrier()
+    return measured
+
+
+def pretrain_on_rooms(
+    policy: ChatVLM, task: Task, run: Run, vision: VisionPretraining, *, seed: int, lr: float
+) -> None:
+    """Vision pretraining on labelled images of random rooms; every process renders its share of them."""
+    rooms = range(rank(), vision.rooms, world_size())
+    images = task.pretraining_images(derive(seed, "looks"), rooms=rooms, per_room=IMAGES_PER_ROOM)
+    numbers = [room * IMAGES_PER_ROOM + image for room in rooms for image in range(IMAGES_PER_ROOM)]
+    pretrain_vision(
+        policy,
+        dict(zip(progress(numbers, "rendering pretraining images"), images)),
+        total=vision.rooms * IMAGES_PER_ROOM,
+        epochs=vision.epochs,
+        batch_size=32,
+        lr=lr,
+        seed=seed,
+        report=phase_log(run, "vision_pretraining"),
+    )
+
+
+def demonstration_segments(policy: ChatVLM, task: Task, sft: SFT, *, seed: int, system: str) -> dict[int, Segment]:
+    """This process's share of the demonstrations as training segments, by their number."""
+    specs = task.specs(seed, "demo", groups=sft.demonstrations)[rank() :: world_size()]
+    template = template_of(policy, system=system)
+    segments = {}
+    for spec, demo in zip(progress(specs, "demonstrations"), task.demonstrations(specs, noise=sft.noise)):
+        # a demonstration is one unbroken context, so one segment
+        (segments[spec.group],) = to_segments(demo_episode(demo, template, name=spec.id), loss_on="action")
+    return segments
 
 
 def fit(
-    chat: ChatVLM,
+    policy: ChatVLM,
     segments: Mapping[int, Segment],
     *,
     total: int,
     epochs: int,
-    rows: int,
+    batch_size: int,
     lr: float,
     token_budget: int,
     seed: int,
     report: Callable[[dict[str, float], int], None],
 ) -> None:
-    """`epochs` passes over `total` segments, `rows` at a time; a process holds, and learns from, its own."""
-    optimizer, guard = build_adamw({"policy": chat}, lr=lr), NonFiniteGuard()
-    batches = [batch for epoch in range(epochs) for batch in shuffled(total, rows, seed, epoch)]
-    chat.train()
-    for step, batch in enumerate(bar := progress(batches, "imitating"), start=1):
+    """`epochs` passes over `total` segments, `batch_size` at a time; a process holds, and learns from, its own."""
+    optimizer, guard = build_adamw({"policy": policy}, lr=lr), NonFiniteGuard()
+    batches = [batch for epoch in range(epochs) for batch in shuffled(total, batch_size, seed, epoch)]
+    policy.train()
+    for step, batch in enumerate(bar := progress(batches, "sft"), start=1):
         set_learning_rate(optimizer, step, warmup=len(batches) // 20, total=len(batches), schedule="cosine", floor=0.05)
-        mine = micro_batches(chat, [segments[i] for i in batch if i in segments], token_budget)
-        loss, _ = accumulate(mine, imitation_of(chat), lambda b: b.mask.sum())
-        sum_gradients(chat.parameters())
-        metrics = clip_and_step(optimizer, chat.parameters(), max_norm=1.0, guard=guard, loss=loss)
+        mine = micro_batches(policy, [segments[i] for i in batch if i in segments], token_budget)
+        loss, _ = accumulate(mine, sft_loss(policy), lambda b: b.mask.sum())
+        sum_gradients(policy.parameters())
+        metrics = clip_and_step(optimizer, policy.parameters(), max_norm=1.0, guard=guard, loss=loss)
         bar.note(f"loss {loss:.3f}")
-        report({"loss/imitation": loss, **metrics}, step)
+        report({"loss/sft": loss, **metrics}, step)
 
 
-def imitation_of(chat: ChatVLM) -> Callable[[Batch[TokenInputs]], tuple[Tensor, Metrics]]:
-    """The negative log-likelihood of a batch's counted units under `chat`."""
+def sft_loss(policy: ChatVLM) -> Callable[[Batch[TokenInputs]], tuple[Tensor, Metrics]]:
+    """The negative log-likelihood of a batch's counted units."""
 
     def loss(batch: Batch[TokenInputs]) -> tuple[Tensor, Metrics]:
-        return nll(chat.evaluate(batch.inputs).logprobs, batch.mask)
+        return nll(policy.evaluate(batch.inputs).logprobs, batch.mask)
 
     return loss
 
 
-def micro_batches(chat: ChatVLM, segments: Sequence[Segment], token_budget: int) -> list[Batch[TokenInputs]]:
-    """Rows of similar length together, each batch within `token_budget` padded tokens, on the model's device."""
-    groups = buckets([len(segment.ids) for segment in segments], budget=token_budget)
-    return [to_device(collate([segments[i] for i in group], chat.encode_images), chat.device) for group in groups]
+def phase_log(run: Run, phase: str) -> Callable[[dict[str, float], int], None]:
+    """Writes a phase's metrics to a file of its own, since its steps are counted apart from RL's."""
+    if not is_main():
+        return lambda metrics, step: None
+    path = run.folder / FOLDER / f"{phase}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
 
+    def log(metrics: dict[str, float], step: int) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps({"step": step, **metrics}) + "\n")
 
-def shuffled(total: int, size: int, seed: int, epoch: int) -> list[list[int]]:
-    """Indices below `total` in an order drawn for this epoch, `size` at a time."""
-    order = numpy_rng(seed, "order", epoch).permutation(total).tolist()
-    return [order[start : start + size] for start in range(0, total, size)]
+    return log

@@ -1,32 +1,125 @@
-"""The learning half of PPO over units: score what was done, give credit, and weigh the critic's errors.
+"""PPO over the units of multi-turn episodes: pack, score, advantages, and back to micro-batches.
 
-Old log-probabilities are the learner's own, scored before the first gradient step; those that the engine sampled
-with enter only through truncated importance weights.
+Advantages are worked out on (episodes, units), because an episode whose context was rebuilt is several segments in
+several micro-batches while its rewards belong together. Old log-probabilities are the learner's own, scored before the
+first gradient step; those that the engine sampled with enter only through truncated importance weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from lookact.algorithms.episode_tensors import Chunk, Layout
-from lookact.batch import Batch, Scores, TokenInputs
+from lookact.algorithms.vlm import NoReference, Reference, reference_logprobs
+from lookact.batch import Batch, TokenInputs, to_device
+from lookact.data.packing import ImageEncoder, Segment, buckets, collate, to_segments
+from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
 from lookact.ops.kl import k1
 from lookact.ops.masked import Metrics, masked_mean, whiten
-from lookact.ops.mismatch import truncated_importance
+from lookact.ops.mismatch import check_mismatch, truncated_importance
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
 from lookact.training.distributed import all_reduce_sum, sum_by_name, world_size
-from lookact.training.mismatch import check_mismatch
+from lookact.types import Episode
 
 Method = Literal["monte_carlo", "gae", "turn", "bilevel"]
-Score = Callable[[Any], Scores]
-"""Scores of a batch's inputs."""
+PADDING = -1
+
+
+@dataclass(frozen=True)
+class SegmentBatch:
+    """Some of a step's segments, packed."""
+
+    numbers: tuple[int, ...]
+    """Which segment each row is."""
+    batch: Batch[TokenInputs]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each segment's units stand among those of its episode."""
+
+    rows: tuple[int, ...]
+    """A segment's episode."""
+    starts: tuple[int, ...]
+    """Units of the episode before it."""
+    turns: tuple[int, ...]
+    """Turns of the episode before it."""
+    lengths: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Episodes, and the units of the longest."""
+        ends = (start + length for start, length in zip(self.starts, self.lengths))
+        return max(self.rows, default=-1) + 1, max(ends, default=0)
+
+    def gather(self, chunks: Sequence[SegmentBatch], tensors: Sequence[Tensor], *, fill: float = 0.0) -> Tensor:
+        """Units (b, u) of each chunk as one (episodes, units), on the CPU; `fill` where there is no unit."""
+        dtype = tensors[0].dtype if tensors else torch.float32
+        joined = torch.full(self.shape, fill, dtype=dtype)
+        for chunk, tensor in zip(chunks, tensors):
+            for row, number in enumerate(chunk.numbers):
+                joined[self.rows[number], self._span(number)] = tensor[row, : self.lengths[number]].cpu()
+        return joined
+
+    def gather_turns(self, chunks: Sequence[SegmentBatch]) -> Tensor:
+        """(episodes, units) each unit's turn in its episode, -1 on padding."""
+        ahead = [torch.tensor([self.turns[number] for number in chunk.numbers])[:, None] for chunk in chunks]
+        counted = [chunk.batch.turns.cpu() + before for chunk, before in zip(chunks, ahead)]
+        return self.gather(chunks, counted, fill=PADDING)
+
+    def scatter(self, joined: Tensor, chunk: SegmentBatch) -> Tensor:
+        """A chunk's part (b, u) of (episodes, units), on the chunk's device; 0 on padding."""
+        part = torch.zeros(chunk.batch.mask.shape, dtype=joined.dtype)
+        for row, number in enumerate(chunk.numbers):
+            part[row, : self.lengths[number]] = joined[self.rows[number], self._span(number)]
+        return part.to(chunk.batch.mask.device)
+
+    def _span(self, number: int) -> slice:
+        return slice(self.starts[number], self.starts[number] + self.lengths[number])
+
+
+def lay_out(episodes: Sequence[Sequence[Segment]]) -> Layout:
+    """The places of segments numbered through from the first episode's first."""
+    rows, starts, turns, lengths = [], [], [], []
+    for row, segments in enumerate(episodes):
+        units = turn = 0
+        for segment in segments:
+            rows.append(row)
+            starts.append(units)
+            turns.append(turn)
+            lengths.append(len(segment.mask))
+            units, turn = units + len(segment.mask), turn + int(segment.turns[-1]) + 1
+    return Layout(tuple(rows), tuple(starts), tuple(turns), tuple(lengths))
+
+
+def make_minibatches(
+    segments: Sequence[Segment],
+    order: Sequence[int],
+    encode_images: ImageEncoder,
+    *,
+    parts: int,
+    token_budget: int,
+    device: torch.device | str,
+) -> list[list[SegmentBatch]]:
+    """The segments in `parts` minibatches of about equal size, each as micro-batches within the token budget."""
+    minibatches = []
+    for numbers in np.array_split(np.array(order, dtype=int), parts):
+        groups = buckets([len(segments[number].ids) for number in numbers], budget=token_budget)
+        chosen = [tuple(int(numbers[place]) for place in group) for group in groups]
+        minibatches.append(
+            [
+                SegmentBatch(own, to_device(collate([segments[number] for number in own], encode_images), device))
+                for own in chosen
+            ]
+        )
+    return minibatches
 
 
 @dataclass(frozen=True)
@@ -44,8 +137,8 @@ class EpisodeTensors:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A micro-batch as it was before the first gradient step; every tensor is (b, u) and a constant."""
+class MicroBatch:
+    """A micro-batch with all that PPO's loss needs from before the first gradient step: (b, u), constants."""
 
     batch: Batch[TokenInputs]
     """With its advantages."""
@@ -58,14 +151,42 @@ class Lesson:
     reference_logprobs: Tensor | None
 
 
+def pack_minibatches(
+    episodes: Sequence[Episode],
+    policy: ChatVLM,
+    rng: np.random.Generator,
+    *,
+    minibatch_size: int,
+    loss_on: str,
+    token_budget: int,
+) -> tuple[Layout, list[list[SegmentBatch]]]:
+    """The episodes' segments in random minibatches of about `minibatch_size` over all processes."""
+    rows = [to_segments(episode, loss_on=loss_on) for episode in episodes]
+    segments = [segment for row in rows for segment in row]
+    # all processes must take the same number of gradient steps
+    parts = max(1, round(all_reduce_sum(len(segments)) / minibatch_size))
+    order = rng.permutation(len(segments)).tolist()
+    minibatches = make_minibatches(
+        segments, order, policy.encode_images, parts=parts, token_budget=token_budget, device=policy.device
+    )
+    return lay_out(rows), minibatches
+
+
 @torch.no_grad()
-def episode_tensors(
-    chunks: Sequence[Chunk], layout: Layout, policy: Score, critic: Score, reference: Score | None
+def score_units(
+    layout: Layout,
+    minibatches: Sequence[Sequence[SegmentBatch]],
+    policy: ChatVLM,
+    critic: ChatVLM,
+    reference: Reference,
+    filters: Mapping[str, Any],
 ) -> EpisodeTensors:
-    """Scores all of a step's units with the weights that acted; the critic may be the policy itself."""
-    scores = [policy(chunk.batch.inputs) for chunk in chunks]
-    judged = scores if critic is policy else [critic(chunk.batch.inputs) for chunk in chunks]
-    known = None if reference is None else [reference(chunk.batch.inputs).logprobs for chunk in chunks]
+    """Log-probs, values and reference log-probs of all units with the weights that sampled them."""
+    chunks = [chunk for minibatch in minibatches for chunk in minibatch]
+    scores = [policy.evaluate(chunk.batch.inputs, **filters) for chunk in chunks]
+    judged = scores if critic is policy else [critic.evaluate(chunk.batch.inputs, **filters) for chunk in chunks]
+    known = [reference_logprobs(reference, chunk.batch.inputs, **filters) for chunk in chunks]
+    held = [logprobs for logprobs in known if logprobs is not None]
     return EpisodeTensors(
         mask=layout.gather(chunks, [chunk.batch.mask for chunk in chunks]).bool(),
         turns=layout.gather_turns(chunks),
@@ -73,7 +194,7 @@ def episode_tensors(
         engine_logprobs=layout.gather(chunks, [chunk.batch.logprobs for chunk in chunks]),
         logprobs=layout.gather(chunks, [score.logprobs for score in scores]),
         values=layout.gather(chunks, [score.values for score in judged if score.values is not None]),
-        reference_logprobs=None if known is None else layout.gather(chunks, known),
+        reference_logprobs=None if isinstance(reference, NoReference) else layout.gather(chunks, held),
     )
 
 
@@ -86,7 +207,7 @@ def apply_kl_penalty(tensors: EpisodeTensors, coef: float) -> tuple[EpisodeTenso
     return replace(tensors, rewards=tensors.rewards - coef * away), {"policy/kl": masked_mean(away, tensors.mask)}
 
 
-def credit(
+def token_advantages(
     tensors: EpisodeTensors, *, method: Method, gamma: float, lam: float, gamma_turn: float, lam_turn: float
 ) -> Tensor:
     """Advantages (episodes, units) of episodes that all ended by their own rules."""
@@ -116,47 +237,46 @@ def credit(
     )
 
 
-def mismatch_weights(tensors: EpisodeTensors, *, cap: float, parity: float) -> tuple[Tensor, Metrics]:
+def mismatch_weights(tensors: EpisodeTensors, *, cap: float, max_gap: float) -> tuple[Tensor, Metrics]:
     """Truncated importance weights (episodes, units), and the raw gap between engine and learner over all units.
 
-    A gap above `parity` nats is no rounding: it raises TokenMismatch.
+    A gap above `max_gap` nats is no rounding: it raises TokenMismatch.
     """
     weights, gaps = truncated_importance(tensors.logprobs, tensors.engine_logprobs, tensors.turns >= 0, cap=cap)
-    check_mismatch(float(gaps["gap_max"]), parity)
+    check_mismatch(float(gaps["gap_max"]), max_gap)
     return weights, {f"policy/mismatch_{name}": gap for name, gap in gaps.items()}
 
 
-def write_lessons(
-    chunks: Sequence[Chunk],
+def scatter_advantages(
     layout: Layout,
+    minibatches: Sequence[Sequence[SegmentBatch]],
     tensors: EpisodeTensors,
     advantages: Tensor,
     weights: Tensor,
     *,
     whitened: bool,
-) -> list[Lesson]:
-    """Each chunk with its part of the tensors; targets are made before advantages are whitened."""
+) -> list[list[MicroBatch]]:
+    """Each micro-batch with its part of the tensors; value targets are made before advantages are whitened."""
     returns = (advantages + tensors.values).masked_fill(~tensors.mask, 0.0)
     if whitened:
         advantages = whiten(advantages, tensors.mask, sum_everywhere=all_reduce_sum)
-    lessons = []
-    for chunk in chunks:
-        known = tensors.reference_logprobs
-        lessons.append(
-            Lesson(
-                batch=replace(chunk.batch, advantages=layout.scatter(advantages, chunk)),
-                old_logprobs=layout.scatter(tensors.logprobs, chunk),
-                old_values=layout.scatter(tensors.values, chunk),
-                returns=layout.scatter(returns, chunk),
-                weights=layout.scatter(weights, chunk),
-                reference_logprobs=None if known is None else layout.scatter(known, chunk),
-            )
+    known = tensors.reference_logprobs
+
+    def fill(chunk: SegmentBatch) -> MicroBatch:
+        return MicroBatch(
+            batch=replace(chunk.batch, advantages=layout.scatter(advantages, chunk)),
+            old_logprobs=layout.scatter(tensors.logprobs, chunk),
+            old_values=layout.scatter(tensors.values, chunk),
+            returns=layout.scatter(returns, chunk),
+            weights=layout.scatter(weights, chunk),
+            reference_logprobs=None if known is None else layout.scatter(known, chunk),
         )
-    return lessons
+
+    return [[fill(chunk) for chunk in minibatch] for minibatch in minibatches]
 
 
 def critic_metrics(tensors: EpisodeTensors, advantages: Tensor) -> Metrics:
-    """How well values foretold what came, before the critic learns from it."""
+    """Explained variance and means of values and returns, before the critic's update."""
     returns = advantages + tensors.values
     return {
         "policy/explained_variance": explained_variance(tensors.values, returns, tensors.mask),

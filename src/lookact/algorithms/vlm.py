@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from lookact.algorithms.vlm_settings import Model
-from lookact.data.demos import Script
+from lookact.batch import TokenInputs
+from lookact.data.demonstrations import ChatTemplate
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import AdapterReference, CopyReference, make_reference
@@ -61,9 +62,9 @@ def open_chat(
         )
 
 
-def script_of(chat: ChatVLM, *, system: str = "") -> Script:
+def template_of(chat: ChatVLM, *, system: str = "") -> ChatTemplate:
     """How this model writes conversations down."""
-    return Script(
+    return ChatTemplate(
         encode=chat.encode_text,
         image_tokens=lambda image: chat.image_token_counts(chat.encode_images([image])[1])[0],
         image_pad_id=chat.image_pad_id,
@@ -91,3 +92,8 @@ def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Ref
         return NoReference()
     # an average needs weights of its own; a frozen one may be the policy with its adapters of now
     return make_reference(chat) if kind == "frozen" else CopyReference(chat)
+
+
+def reference_logprobs(reference: Reference, inputs: TokenInputs, **filters: Any) -> Tensor | None:
+    """(b, u) log-probs of a batch's units under the reference; None without one."""
+    return None if isinstance(reference, NoReference) else reference.evaluate(inputs, **filters).logprobs

@@ -1,4 +1,4 @@
-"""What the recipes of chat models see to before they begin: the model, and workers on Ray."""
+"""Checks before a recipe of vision-language models starts: the model, its sampling, and workers on Ray."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_model(model: Model, job: Job, *, image_size: int) -> None:
         # a random policy has no model
         return
     if job.checkpoint is None and model.source == TINY and image_size % PATCH:
-        raise ConfigError(f"world.image_size = {image_size}: the tiny model needs a multiple of {PATCH}, such as 96")
+        raise ConfigError(f"env.image_size = {image_size}: the tiny model needs a multiple of {PATCH}, such as 96")
     source = model.source if job.checkpoint is None else str(job.checkpoint)
     check_source(source, "qwen3_vl")
     if model.quantise == "nf4":

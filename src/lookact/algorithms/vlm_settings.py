@@ -1,4 +1,4 @@
-"""Settings that the recipes of chat models share."""
+"""Settings that the recipes of vision-language models share; no torch."""
 
 from __future__ import annotations
 
@@ -39,30 +39,36 @@ QWEN3_VL_8B = Model(
 
 
 @dataclass(frozen=True)
-class WarmStart:
-    """What a model learns before any reward; a pretrained one needs no lessons in seeing."""
+class VisionPretraining:
+    """Auxiliary dense pretraining of the vision encoder: patch labels and inverse depth."""
 
-    look_rooms: int = setting(0, help="rooms to look into for the lessons in seeing; 0: the model can see", least=0)
-    look_epochs: int = setting(4, help="passes over the looks", least=1)
-    demos: int = setting(2000, help="demonstrated episodes; 0 starts RL from the model as it is", least=0)
+    rooms: int = setting(0, help="rooms that labelled images are rendered in; 0 for a pretrained encoder", least=0)
+    epochs: int = setting(4, help="passes over the images", least=1)
+
+
+@dataclass(frozen=True)
+class SFT:
+    """Supervised fine-tuning on an expert's demonstrations, before RL."""
+
+    demonstrations: int = setting(2000, help="demonstrated episodes; 0 starts RL from the model as it is", least=0)
     noise: float = setting(
-        0.15, help="share of moves replaced by random ones, so that recovery is seen", least=0, most=1
+        0.15, help="share of expert moves replaced by random ones, so that recovery is seen", least=0, most=1
     )
     epochs: int = setting(3, help="passes over the demonstrations", least=1)
-    rows: int = setting(16, help="episodes a learning step", least=1)
+    batch_size: int = setting(16, help="episodes a gradient step", least=1)
     lr: float = setting(1e-3, help="peak learning rate", above=0)
 
 
 @dataclass(frozen=True)
 class RaySettings:
-    """Acting by workers on Ray."""
+    """Rollouts by workers on Ray."""
 
-    workers: int = setting(0, help="processes that act; 0: the learner acts itself, without Ray", least=0)
+    workers: int = setting(0, help="rollout workers; 0: the learner samples itself, without Ray", least=0)
     address: str = setting("", help="a running cluster, such as auto or HOST:6379; empty: one is started here")
-    chunk: int = setting(16, help="plans handed out at a time, which a worker runs as one batch", least=1)
+    episodes_per_task: int = setting(16, help="episodes that a worker runs as one batch", least=1)
     cpus: float = setting(1.0, help="cores of a worker", above=0)
-    gpus: float = setting(0.0, help="GPUs of a worker; 0 acts on the CPU", least=0)
-    patience: float = setting(1800.0, help="seconds a chunk may take before its worker is replaced", above=0)
+    gpus: float = setting(0.0, help="GPUs of a worker; 0 samples on the CPU", least=0)
+    timeout_s: float = setting(1800.0, help="seconds a batch may take before its worker is replaced", above=0)
     staleness: int = setting(
-        0, help="updates that acting may lag behind; 1 acts for the next step while this one learns", least=0, most=1
+        0, help="updates that rollouts may lag behind; 1 collects for the next step during the update", least=0, most=1
     )

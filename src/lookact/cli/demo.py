@@ -35,7 +35,7 @@ EXAMPLES = (
     "lookact demo --watch --checkpoint runs/nav-rloo/small-seed0/best --episodes 8 --open",
 )
 RECIPE = "nav-rloo"
-SHORTER = ("--learn.updates=50", "--evaluation.every=10", "--evaluation.final_episodes=192")
+SHORTER = ("--learn.iterations=50", "--evaluation.every=10", "--evaluation.final_episodes=192")
 """What the demo changes of the preset `small`, so that it ends within minutes and its gain still shows."""
 TRAINING, WATCHING = ("preset", "processes", "json"), ("checkpoint", "episodes", "open")
 
@@ -83,7 +83,9 @@ def train_and_draw(arguments: Arguments) -> None:
     # the yardstick
     show_log()
     random = measure_random(load_recipe(RECIPE), cfg, folder)
-    pictures = Pictures(folder, updates=cfg.learn.updates, random_rate=random["success_rate"], tell=teller(processes))
+    pictures = Pictures(
+        folder, iterations=cfg.learn.iterations, random_rate=random["success_rate"], tell=teller(processes)
+    )
     pictures.refresh()
 
     # warm start, RL and evaluation, drawn all along

@@ -25,8 +25,8 @@ def sheet_name(policy: str) -> str:
 class Pictures:
     """What there is to see of a demo so far. While it is entered, a thread looks for more and draws it."""
 
-    def __init__(self, folder: Path, *, updates: int, random_rate: float, tell: Callable[[str], None]) -> None:
-        self.folder, self.updates, self.random_rate, self.tell = folder, updates, random_rate, tell
+    def __init__(self, folder: Path, *, iterations: int, random_rate: float, tell: Callable[[str], None]) -> None:
+        self.folder, self.iterations, self.random_rate, self.tell = folder, iterations, random_rate, tell
         self.paths: list[Path] = []
         self._known: dict[str, int] = {}
         self._over = threading.Event()
@@ -51,8 +51,8 @@ class Pictures:
                 self._draw(PATHS, lambda path: draw_paths(stores, path))
         metrics = self.folder / METRICS
         if metrics.exists() and self._is_new(METRICS, metrics.stat().st_size):
-            marks, updates = self._marks(), self.updates
-            self._draw(CURVE, lambda path: draw_curve(self.folder, path, marks=marks, updates=updates))
+            marks, iterations = self._marks(), self.iterations
+            self._draw(CURVE, lambda path: draw_curve(self.folder, path, marks=marks, updates=iterations))
 
     def _watch(self) -> None:
         while not self._over.wait(SECONDS):
@@ -80,7 +80,7 @@ class Pictures:
     def _marks(self) -> list[tuple[str, float]]:
         """The level of the random policy, and that of the warm start once it was measured."""
         levels = {RANDOM: self.random_rate}
-        measured = self.folder / "warm_start/metrics.json"
+        measured = self.folder / "sft/metrics.json"
         if measured.exists():
             reports = json.loads(measured.read_text(encoding="utf-8"))["reports"]
             levels |= {BEFORE: reports["sampled"]["success_rate"]} if "sampled" in reports else {}

@@ -31,12 +31,12 @@ class Phase:
 
 def phases(cfg: Any, processes: int) -> list[Phase]:
     """The demo's parts on as many idle cores as there are processes."""
-    start, learn, evaluation = cfg.warm_start, cfg.learn, cfg.evaluation
-    rooms = start.look_rooms * (ROOM_RENDERED + start.look_epochs * ROOM_LEARNED)
-    demonstrations = start.demos * (DEMONSTRATION + start.epochs * DEMONSTRATION_LEARNED)
+    vision, sft, learn, evaluation = cfg.vision_pretraining, cfg.sft, cfg.learn, cfg.evaluation
+    rooms = vision.rooms * (ROOM_RENDERED + vision.epochs * ROOM_LEARNED)
+    demonstrations = sft.demonstrations * (DEMONSTRATION + sft.epochs * DEMONSTRATION_LEARNED)
     final = 2 * evaluation.final_episodes * EPISODE
-    episodes = learn.updates * learn.groups * learn.group_size * (EPISODE + EPISODE_LEARNED)
-    validation = learn.updates // evaluation.every * evaluation.episodes * EPISODE
+    episodes = learn.iterations * learn.groups * learn.group_size * (EPISODE + EPISODE_LEARNED)
+    validation = learn.iterations // evaluation.every * evaluation.episodes * EPISODE
     return [
         Phase(
             f"a random policy in {evaluation.final_episodes} rooms, as a yardstick",
@@ -44,12 +44,12 @@ def phases(cfg: Any, processes: int) -> list[Phase]:
             sheet_name(RANDOM),
         ),
         Phase(
-            f"warm start: vision pretraining, {start.demos} demonstrations (SFT)",
+            f"vision pretraining, then SFT on {sft.demonstrations} demonstrations",
             START + (rooms + demonstrations + final) / processes,
             sheet_name(BEFORE),
         ),
         Phase(
-            f"RL: {learn.updates} updates of REINFORCE leave-one-out (RLOO)",
+            f"RL: {learn.iterations} iterations of REINFORCE leave-one-out (RLOO)",
             (episodes + validation) / processes,
             f"{CURVE}, redrawn as it learns",
         ),

@@ -66,24 +66,24 @@ def act(checkpoint: Path, folder: Path, *, rooms: int, seed: str | None) -> list
     from lookact.data.episode_store import EpisodeStore
     from lookact.plots.episode_sheet import stack_sheets
     from lookact.plots.navigation import draw_one
-    from lookact.recipes.rloo.runs import open_checkpoint
+    from lookact.recipes.rloo.evaluate import open_checkpoint
     from lookact.rollout.collect import collect
-    from lookact.rollout.episode_specs import make_specs
     from lookact.rollout.samplers.hf import HFSampler
-    from lookact.tasks.navigation import make_env, map_drawer
+    from lookact.tasks.navigation import NavigationTask
 
     show_log()
     cfg = config_of(checkpoint, seed)
     actor = HFSampler(open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=True), system=cfg.instructions)
-    env, screen = make_env(cfg.world), open_screen(rooms)
+    task, screen = NavigationTask(cfg.env), open_screen(rooms)
+    env = task.make_env()
     store, sheets, reached = EpisodeStore(folder / "episodes"), [], []
-    plans = make_specs(cfg.seed, "test", groups=rooms)
-    draw_map = map_drawer(cfg.world, plans)
-    for plan in plans:
-        (episode,) = collect([plan], [Watched(env, screen)], actor)
+    specs = task.specs(cfg.seed, "test", groups=rooms)
+    add_map = task.add_floor_map(specs)
+    for spec in specs:
+        (episode,) = collect([spec], [Watched(env, screen)], actor)
         if episode.error is not None:
-            raise DataError(f"the episode in room {plan.id} failed: {episode.error}")
-        episode = draw_map(episode)
+            raise DataError(f"the episode in room {spec.id} failed: {episode.error}")
+        episode = add_map(episode)
         store.add(episode)
         sheets.append(draw_one(episode))
         reached.append(episode.terminated)

@@ -15,8 +15,42 @@ from lookact.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 SETTINGS: dict[str, dict[str, str]] = {
-    "nav-rloo": {},
+    "nav-rloo": {
+        "world.": "env.",
+        "warm_start.look_rooms": "vision_pretraining.rooms",
+        "warm_start.look_epochs": "vision_pretraining.epochs",
+        "warm_start.demos": "sft.demonstrations",
+        "warm_start.rows": "sft.batch_size",
+        "warm_start.": "sft.",
+        "learn.updates": "learn.iterations",
+        "learn.units": "learn.loss_on",
+        "learn.parity": "learn.max_logprob_gap",
+        "learn.entropy": "learn.entropy_coef",
+        "learn.clip_norm": "learn.max_grad_norm",
+        "learn.warmup": "learn.lr_warmup",
+        "learn.schedule": "learn.lr_schedule",
+        "evaluation.rows": "evaluation.num_envs",
+        "learn.blame": "learn.negative_advantage_weight",
+        "ray.patience": "ray.timeout_s",
+        "ray.chunk": "ray.episodes_per_task",
+    },
     "vqa-ppo": {
+        "world.": "env.",
+        "warm_start.look_rooms": "vision_pretraining.rooms",
+        "warm_start.look_epochs": "vision_pretraining.epochs",
+        "warm_start.demos": "sft.demonstrations",
+        "warm_start.rows": "sft.batch_size",
+        "warm_start.": "sft.",
+        "learn.updates": "learn.iterations",
+        "learn.units": "learn.loss_on",
+        "learn.parity": "learn.max_logprob_gap",
+        "learn.entropy": "learn.entropy_coef",
+        "learn.clip_norm": "learn.max_grad_norm",
+        "learn.warmup": "learn.lr_warmup",
+        "learn.schedule": "learn.lr_schedule",
+        "evaluation.rows": "evaluation.num_envs",
+        "learn.minibatch": "learn.minibatch_size",
+        "expert.haste": "expert.guess_fraction",
         "vllm.rows": "vllm.max_num_seqs",
         "vllm.start_patience": "vllm.start_timeout_s",
         "vllm.reply_patience": "vllm.reply_timeout_s",
@@ -114,6 +148,7 @@ METRICS: dict[str, str] = {
     "eval/explorer_matched_size": "eval/explorer_matched_action_rms",
     "rollout/earned": "rollout/train_return",
     "reward/deviation": "reward/std",
+    "policy/parity_gap": "policy/logprob_gap",
 }
 """Old keys of `metrics.jsonl` to the new ones, for reading runs of earlier versions."""
 

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from lookact.errors import TokenMismatch
 from lookact.ops.kl import bounded_ratio, k1, k3
 from lookact.ops.masked import Metrics, masked_max, masked_mean, zero_outside
 
@@ -66,3 +67,21 @@ def _at_level(gap: Tensor, mask: Tensor, level: Level) -> Tensor:
     if level == "geometric":
         total = total / mask.sum(dim=1, keepdim=True).clamp(min=1)
     return total.expand_as(gap)
+
+
+@torch.no_grad()
+def logprob_gap(logprobs: Tensor, sampled: Tensor, mask: Tensor, *, limit: float) -> Tensor:
+    """The largest difference between log-probs (b, u) as scored and as sampled; above `limit` nats it raises."""
+    # a score that is not a number is no disagreement: the step is skipped, and counted, as one that is not finite
+    gap = masked_max((logprobs - sampled).abs(), mask & ~logprobs.isnan())
+    check_mismatch(float(gap), limit)
+    return gap
+
+
+def check_mismatch(gap: float, limit: float) -> None:
+    """Raises where log-probs as sampled and as scored differ by more nats than rounding explains."""
+    if not gap <= limit:
+        raise TokenMismatch(
+            f"engine and learner disagree by {gap:.4f} nats: tokenizer, template or weights differ; "
+            "learn.max_logprob_gap is the limit"
+        )

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from lookact.batch import to_device
-from lookact.data.collate import collate
-from lookact.data.segments import cut
+from lookact.data.packing import collate, to_segments
 from lookact.errors import StaleWeights
 from lookact.models.vlm.policy import ChatVLM
 from lookact.rollout.samplers.settings import Sampling
@@ -101,7 +100,7 @@ def probe_gap(sampler: VllmSampler) -> float:
 @torch.no_grad()
 def scored_gap(chat: ChatVLM, episodes: Sequence[Episode], sampling: Sampling) -> float:
     """Largest difference in nats between log-probs as sampled and as `chat` scores them, over all sampled tokens."""
-    segments = [segment for episode in episodes for segment in cut(episode, units="reply")]
+    segments = [segment for episode in episodes for segment in to_segments(episode, loss_on="reply")]
     batch = collate(segments, chat.encode_images)
     was_training = chat.training
     chat.eval()

@@ -5,6 +5,8 @@ from lookact.lazy import lazy_exports
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
+        "navigation": "NavigationTask",
         "settings": "NavigationConfig SpatialVQAConfig",
+        "spatial_vqa": "SpatialVQATask",
     },
 )

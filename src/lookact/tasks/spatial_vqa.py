@@ -1,34 +1,42 @@
-"""The world of vqa-ppo: rooms or recorded scenes, the questions about them, and how both are shown to a model."""
+"""Task "spatial-vqa": look around a room, generated or recorded, and answer VSI-Bench's questions about it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from lookact.data.demos import Demo
+import numpy as np
+from numpy.typing import NDArray
+
 from lookact.envs.rooms.experts.demonstrate import demonstrate
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.places import recorded_place
+from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.brief import brief
+from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
 from lookact.envs.rooms.vsi import Question, format_prompt, load_questions
 from lookact.errors import ConfigError, DataError
 from lookact.rollout.episode_specs import make_specs
 from lookact.seeding import derive, numpy_rng
-from lookact.tasks.navigation import drawer_in
+from lookact.tasks.navigation import floor_map_adder
 from lookact.tasks.settings import SpatialVQAConfig
 from lookact.text.actions import ANSWER_KEY, parse_json_object
-from lookact.types import Episode, EpisodeSpec, Observation
+from lookact.text.answers import score_answer
+from lookact.training.distributed import gather
+from lookact.training.vsi_scoring import compare_reports, vsi_metrics, vsi_report
+from lookact.types import Demonstration, Episode, EpisodeSpec, Observation
 
 LAST_TURN = "Last turn."
 STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5, "room_size_estimation": 4.0}
 """To what numbers are rounded in demonstrations: centimetres, metres, square metres."""
 Rows = Sequence[tuple[Question, str]]
 """Questions, each with the ARKitScenes folder of its scene."""
+ROW_KEYS = ("id", "dataset", "scene_name", "question_type", "question", "options", "ground_truth", "prediction")
 
 
 class AskingEnv:
@@ -65,7 +73,7 @@ class AskingEnv:
 
 
 def prompt_of(question: Question, info: Mapping[str, Any], prompts: Literal["vsi", "brief"]) -> str:
-    """What a turn says beside its picture."""
+    """A turn's text."""
     if prompts == "vsi":
         return str(info["prompt"])
     last = info["turn"] + 1 >= info["max_turns"]
@@ -77,44 +85,115 @@ def asked(question: Question, prompts: Literal["vsi", "brief"]) -> str:
     return format_prompt(question) if prompts == "vsi" else f"{brief(question)} {LAST_TURN}"
 
 
-def make_env(world: SpatialVQAConfig, rows: Rows | None = None) -> AskingEnv:
-    """One environment that asks about `rows`, or about generated rooms."""
-    env = SpatialVQA(
-        rows=rows,
-        types=world.types,
-        style=room_style(world),
-        image_size=world.image_size,
-        fov_degrees=world.fov_degrees,
-        max_turns=world.max_turns,
-    )
-    return AskingEnv(env, world.prompts)
+@dataclass(frozen=True)
+class SpatialVQATask:
+    """A `Task`: questions about generated rooms, or about `rows` of recorded scenes."""
+
+    env: SpatialVQAConfig
+    rows: Rows | None = None
+    in_order: bool = False
+    """Evaluation asks each row once, in order; training draws rows."""
+    guess_fraction: float = 0.0
+    """Share of demonstrations that answer at the first turn, by a guess where that shows too little."""
+    outcome: ClassVar[dict[str, str]] = {"score": "answer_reward", "answered": "answered", "seen_share": "seen_share"}
+    best: ClassVar[str] = "score"
+
+    @property
+    def image_size(self) -> int:
+        return self.env.image_size
+
+    def make_env(self) -> AskingEnv:
+        env = SpatialVQA(
+            rows=self.rows,
+            types=self.env.types,
+            style=self._style(),
+            image_size=self.env.image_size,
+            fov_degrees=self.env.fov_degrees,
+            max_turns=self.env.max_turns,
+        )
+        return AskingEnv(env, self.env.prompts)
+
+    def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> list[EpisodeSpec]:
+        if self.rows is None or not self.in_order:
+            return make_specs(seed, split, groups=groups, size=group_size, step=step)
+        return [
+            EpisodeSpec(
+                id=f"{question.dataset}-{question.id}",
+                group=number,
+                seed=derive(seed, "episode", split, number),
+                options={"scene_seed": number, "start_seed": derive(seed, "start", split, number)},
+            )
+            for number, (question, _) in enumerate(self.rows[:groups])
+        ]
+
+    def demonstrations(self, specs: Sequence[EpisodeSpec], *, noise: float) -> Iterator[Demonstration]:
+        """An expert's that looks around until it can answer, but for the guesses."""
+        env, prompts, max_turns = self.make_env(), self.env.prompts, self.env.max_turns
+        coarse = rounded if prompts == "brief" else lambda reply, _: reply
+        for spec in specs:
+            # its only turn is the last one for the expert, while the prompt speaks of a first one
+            env.env.max_turns = 1 if numpy_rng(spec.seed, "haste").random() < self.guess_fraction else max_turns
+            steps = demonstrate(env.env, spec.seed, dict(spec.options), noise=noise)
+            question = env.env.inquiry.question
+            infos = [
+                {"prompt": step.observation.text, "turn": turn, "max_turns": max_turns}
+                for turn, step in enumerate(steps)
+            ]
+            yield Demonstration(
+                # a chat policy sees no depth, and demonstrations are held by the thousand
+                observations=tuple(
+                    replace(step.observation, text=prompt_of(question, info, prompts), depth=None)
+                    for step, info in zip(steps, infos)
+                ),
+                replies=tuple(coarse(step.executed, question.question_type) for step in steps),
+                imitate=tuple(step.executed == step.label for step in steps),
+            )
+
+    def corpus(self) -> list[str]:
+        """Every kind of prompt and reply."""
+        generated = replace(self, rows=None, guess_fraction=0.2)
+        demos = generated.demonstrations(make_specs(0, "corpus", groups=60), noise=0.2)
+        return [text for demo in demos for text in (*(seen.text for seen in demo.observations), *demo.replies)]
+
+    def pretraining_images(self, seed: int, *, rooms: Iterable[int], per_room: int) -> Iterator[LabelledImage]:
+        camera = Camera.square(self.env.image_size, self.env.fov_degrees)
+        return labelled_images(seed, rooms=rooms, per_room=per_room, style=self._style(), camera=camera)
+
+    def report(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        """Scores by VSI-Bench's rules, per type, per task and overall, with intervals."""
+        return vsi_report(prediction_rows(episodes))
+
+    def report_metrics(self, report: Mapping[str, Any]) -> dict[str, float]:
+        return vsi_metrics(report)
+
+    def compare(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        return compare_reports(before, after)
+
+    def histograms(self, episodes: Sequence[Episode]) -> dict[str, NDArray[np.float64]]:
+        return {}
+
+    def add_floor_map(self, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:
+        return floor_map_adder(self.make_env().env, specs)
+
+    def _style(self) -> RoomStyle:
+        """Rooms in which things may occur twice, to be counted."""
+        env = self.env
+        return RoomStyle(objects=env.objects, classes=env.classes, side=env.side, shapes=env.shapes, distinct=False)
 
 
-def map_drawer(
-    world: SpatialVQAConfig, plans: Sequence[EpisodeSpec], rows: Rows | None = None
-) -> Callable[[Episode], Episode]:
-    """Gives an episode of one of the plans the map of its room."""
-    return drawer_in(make_env(world, rows).env, plans)
-
-
-def room_style(world: SpatialVQAConfig) -> RoomStyle:
-    """Rooms in which things may occur twice, to be counted."""
-    return RoomStyle(objects=world.objects, classes=world.classes, side=world.side, shapes=world.shapes, distinct=False)
-
-
-def training_rows(world: SpatialVQAConfig, seed: int) -> Rows | None:
-    """Questions of our own about the world's recorded scenes, or None where rooms are generated."""
-    if not world.scenes:
+def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
+    """Questions of our own about recorded scenes, or None where rooms are generated."""
+    if not env.scenes:
         return None
     rows = [
         (question, folder)
-        for folder in world.scenes
+        for folder in env.scenes
         for question in ask(
-            recorded_place(folder).scene, seed=derive(seed, "ask"), types=world.types, per_type=world.per_type
+            recorded_place(folder).scene, seed=derive(seed, "ask"), types=env.types, per_type=env.per_type
         )
     ]
     if not rows:
-        raise ConfigError(f"no question of the types {world.types} fits any of world.scenes: add types or scenes")
+        raise ConfigError(f"no question of the types {env.types} fits any of env.scenes: add types or scenes")
     return rows
 
 
@@ -127,38 +206,20 @@ def benchmark_rows(path: str, scenes: Sequence[str]) -> Rows:
     return rows
 
 
-def make_corpus(world: SpatialVQAConfig) -> list[str]:
-    """Texts in which the tiny tokenizer finds its pieces: every kind of prompt and reply."""
-    demos = make_demos(world, make_specs(0, "corpus", groups=60), noise=0.2, haste=0.2)
-    return [text for demo in demos for text in (*(seen.text for seen in demo.observations), *demo.replies)]
+def prediction_row(episode: Episode) -> dict[str, Any] | None:
+    """The episode's question and answer, as VSI-Bench's harness reads them; None if it never began."""
+    if not episode.turns:
+        return None
+    info = episode.turns[-1].info
+    row = {key: info[key] for key in ROW_KEYS}
+    score = score_answer(info["question_type"], info["prediction"], info["ground_truth"])
+    return {"episode_id": episode.id, **row, "score": score, "turns": len(episode.turns)}
 
 
-def make_demos(
-    world: SpatialVQAConfig, plans: Sequence[EpisodeSpec], *, noise: float, haste: float = 0.0, rows: Rows | None = None
-) -> Iterator[Demo]:
-    """The looking-around expert's episodes; with probability `noise` a random move takes the place of its own.
-
-    A share `haste` of them answers at the first look, by a guess where that shows too little.
-    """
-    env = make_env(world, rows)
-    for plan in plans:
-        # its only turn is the last one for the expert, while the prompt speaks of a first one
-        env.env.max_turns = 1 if numpy_rng(plan.seed, "haste").random() < haste else world.max_turns
-        steps = demonstrate(env.env, plan.seed, dict(plan.options), noise=noise)
-        question = env.env.inquiry.question
-        coarse = rounded if world.prompts == "brief" else lambda reply, _: reply
-        texts = [
-            prompt_of(
-                question, {"prompt": step.observation.text, "turn": turn, "max_turns": world.max_turns}, world.prompts
-            )
-            for turn, step in enumerate(steps)
-        ]
-        yield Demo(
-            # a chat policy sees no depth, and demonstrations are held by the thousand
-            observations=tuple(replace(s.observation, text=t, depth=None) for s, t in zip(steps, texts)),
-            replies=tuple(coarse(step.executed, question.question_type) for step in steps),
-            imitate=tuple(step.executed == step.label for step in steps),
-        )
+def prediction_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+    """Of all processes, in the order of their episodes' ids."""
+    mine = [row for episode in episodes if (row := prediction_row(episode)) is not None]
+    return sorted((row for part in gather(mine) for row in part), key=lambda row: str(row["episode_id"]))
 
 
 def rounded(reply: str, question_type: str) -> str:

@@ -190,12 +190,17 @@ def check_confidence(confidence: float) -> None:
 # ---- strips, videos and words of episodes
 
 
-def show_episodes(tracker: Tracker, episodes: Sequence[Episode], step: int, *, count: int = 2) -> None:
-    """Example episodes for the tracker: a strip of views and a transcript each."""
+def show_episodes(
+    tracker: Tracker, episodes: Sequence[Episode], step: int, *, count: int = 2, histograms: Numbers | None = None
+) -> None:
+    """Example episodes for the tracker: a strip of views and a transcript each; and histograms of their numbers."""
     # an environment that failed at once left nothing to show
     for number, episode in enumerate([episode for episode in episodes if episode.turns][:count]):
         tracker.image(f"rollout/views_{number}", strip(episode), step)
         tracker.text(f"rollout/words_{number}", transcript(episode), step)
+    for name, values in (histograms or {}).items():
+        if len(values):
+            tracker.histogram(f"rollout/{name}", values, step)
 
 
 def strip(episode: Episode) -> Image:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -16,6 +16,7 @@ from lookact.training.distributed import all_reduce_sum, in_step, sum_by_name
 T = TypeVar("T")
 Metrics = dict[str, float]
 Schedule = Literal["constant", "linear", "cosine"]
+LOSS = "loss"
 
 
 def build_adamw(
@@ -91,21 +92,43 @@ def accumulate(
     With several processes follow it by `distributed.sum_gradients`; name a `policy` that may be sharded, so that they
     pass through it in step.
     """
+    sums = WeightedSum()
+    for batch, share in weighted(micro_batches, unit_count, policy=policy):
+        loss, metrics = loss_fn(batch)
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        sums.add({LOSS: loss.detach(), **metrics}, share)
+    total = sums.over_processes()
+    return total.pop(LOSS, 0.0), total
+
+
+def weighted(
+    micro_batches: Sequence[T], unit_count: Callable[[T], float | Tensor], *, policy: nn.Module | None = None
+) -> Iterator[tuple[T, float]]:
+    """Each micro-batch with its share of the counted units of all micro-batches and processes.
+
+    The sum of `loss * share` is then the mean over all units, however ragged the micro-batches are. Those in which
+    nothing counts are left out. Name a `policy` that may be sharded: all processes then pass through it in step, and a
+    batch that is repeated for that has a share of 0.
+    """
     counts = [float(unit_count(batch)) for batch in micro_batches]
     total = all_reduce_sum(sum(counts))
-    loss_sum = 0.0
-    metric_sums: Metrics = {}
-    # where nothing counts the mean would be 0/0: such a batch is left out
     for batch, count in in_step(list(zip(micro_batches, counts)), policy):
-        loss, metrics = loss_fn(batch)
-        share = count / total
-        (loss * share).backward()  # type: ignore[no-untyped-call]
-        if not share:
-            continue
-        loss_sum += float(loss.detach()) * share
-        for name, value in metrics.items():
-            metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * share
-    return all_reduce_sum(loss_sum), sum_by_name(metric_sums)
+        yield batch, count / total
+
+
+class WeightedSum:
+    """Metrics of micro-batches summed by their shares: means over all counted units."""
+
+    def __init__(self) -> None:
+        self.sums: Metrics = {}
+
+    def add(self, metrics: Mapping[str, float | Tensor], share: float) -> None:
+        if share:
+            for name, value in metrics.items():
+                self.sums[name] = self.sums.get(name, 0.0) + float(value) * share
+
+    def over_processes(self) -> Metrics:
+        return sum_by_name(self.sums)
 
 
 class NonFiniteGuard:

@@ -15,6 +15,8 @@ from lookact.viewer.folder import check_file, is_file, is_text
 MAX_METRICS = 256 << 20
 CHUNK = 4 << 20
 """Bytes of a file read for one answer."""
+STARTS = ("sft", "bc", "warm_start")
+"""Folders of a supervised start, the last in runs of earlier versions."""
 SPARKS = 48
 """Points of the small curve beside a run's name."""
 HEADLINES = (
@@ -27,7 +29,8 @@ Columns = dict[str, list[float | None]]
 
 def metric_files(folder: Path) -> list[str]:
     """The files of numbers in a run folder: its own first, then those of its earlier phases."""
-    phases = () if (folder / "warm_start").is_symlink() else folder.glob("warm_start/**/*.jsonl")
+    starts = [folder / name for name in STARTS if not (folder / name).is_symlink()]
+    phases = (path for start in starts for path in start.glob("**/*.jsonl"))
     found = [folder / METRICS, *sorted(phases)]
     names = (path.relative_to(folder).as_posix() for path in dict.fromkeys(found) if is_file(path))
     return [name for name in names if is_text(name)]

@@ -25,7 +25,7 @@ from lookact.viewer.folder import (
     read_yaml,
     stores_of,
 )
-from lookact.viewer.metrics import metric_files, summary
+from lookact.viewer.metrics import STARTS, metric_files, summary
 
 Row = dict[str, Any]
 LOG_BYTES = 96 << 10
@@ -229,7 +229,7 @@ def advise(root: Path, place: str, recipe: str, status: str) -> dict[str, str]:
 def find_checkpoint(folder: Path, recipe: str) -> str | None:
     """The name of the folder of a run's weights that is most worth looking at."""
     numbered = sorted(folder.glob("checkpoint-*"), key=lambda path: (len(path.name), path.name), reverse=True)
-    start = [folder / "warm_start"] if recipe in BC_RECIPES else []
+    start = [folder / name for name in STARTS] if recipe in BC_RECIPES else []
     for path in [folder / "best", *numbered, *start]:
         if path.is_dir() and next(path.rglob("*.safetensors"), None) is not None:
             return path.name

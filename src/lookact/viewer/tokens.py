@@ -14,7 +14,7 @@ from lookact.viewer.folder import is_file
 
 FILE = "tokenizer.json"
 MAX_TOKENIZER = 64 << 20
-KEPT_IN = (".", "tokenizer", "model", "best", "warm_start")
+KEPT_IN = (".", "tokenizer", "model", "best", "warm_start", "sft")
 """Where a folder of episodes, or the run around it, keeps a tokenizer."""
 Piece = dict[str, Any]
 """`text`, and whether it `counts`."""

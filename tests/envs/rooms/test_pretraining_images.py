@@ -4,7 +4,7 @@ import numpy as np
 
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.places import View
-from lookact.envs.rooms.pretraining_images import PATCH, annotate, draw_looks
+from lookact.envs.rooms.pretraining_images import PATCH, annotate, labelled_images
 from lookact.envs.rooms.render import Camera
 
 CLASSES = ("bed", "sofa")
@@ -15,7 +15,7 @@ def room_with(*labels):
     return SimpleNamespace(scene=SimpleNamespace(boxes=[SimpleNamespace(label=label) for label in labels]))
 
 
-def test_coverage_is_the_share_of_a_patch_and_nearness_its_mean():
+def test_coverage_is_the_share_of_a_patch_and_inverse_depth_its_mean():
     instance = np.full((2 * PATCH, 3 * PATCH), -1, np.int32)
     instance[:PATCH, PATCH : 2 * PATCH] = 1
     instance[PATCH : PATCH + PATCH // 2, :PATCH] = 0
@@ -24,12 +24,12 @@ def test_coverage_is_the_share_of_a_patch_and_nearness_its_mean():
     depth[:PATCH, :PATCH] = 1.0
     depth[PATCH:, 2 * PATCH :] = 0.0
     rgb = np.zeros((*instance.shape, 3), np.uint8)
-    look = annotate(View(None, rgb, depth, instance), room_with("sofa", "bed"), CLASSES)
-    assert look.coverage[..., 0].tolist() == [[0, 1, 0], [0, 0, 0]]
-    assert look.coverage[..., 1].tolist() == [[0, 0, 0], [0.5, 0, 0]]
+    image = annotate(View(None, rgb, depth, instance), room_with("sofa", "bed"), CLASSES)
+    assert image.coverage[..., 0].tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert image.coverage[..., 1].tolist() == [[0, 0, 0], [0.5, 0, 0]]
     # nothing was hit in the last patch, so nothing is near in it
-    assert look.nearness.tolist() == [[0.5, 0.25, 0.25], [0.25, 0.25, 0.0]]
-    assert look.coverage.dtype == look.nearness.dtype == np.float32
+    assert image.inverse_depth.tolist() == [[0.5, 0.25, 0.25], [0.25, 0.25, 0.0]]
+    assert image.coverage.dtype == image.inverse_depth.dtype == np.float32
 
 
 def test_two_objects_of_one_class_add_up():
@@ -39,16 +39,16 @@ def test_two_objects_of_one_class_add_up():
     assert annotate(view, room_with("bed", "bed"), CLASSES).coverage.tolist() == [[[1.0, 0.0]]]
 
 
-def test_looks_depend_on_seed_and_room_alone():
+def test_images_depend_on_seed_and_room_alone():
     camera = Camera.square(32, 90.0)
-    some = list(draw_looks(3, rooms=[4, 9], per_room=2, style=STYLE, camera=camera))
-    again = list(draw_looks(3, rooms=[9], per_room=2, style=STYLE, camera=camera))
-    other = next(draw_looks(4, rooms=[9], per_room=1, style=STYLE, camera=camera))
+    some = list(labelled_images(3, rooms=[4, 9], per_room=2, style=STYLE, camera=camera))
+    again = list(labelled_images(3, rooms=[9], per_room=2, style=STYLE, camera=camera))
+    other = next(labelled_images(4, rooms=[9], per_room=1, style=STYLE, camera=camera))
     assert len(some) == 4
     assert all(np.array_equal(a.rgb, b.rgb) for a, b in zip(some[2:], again))
     assert not np.array_equal(some[2].rgb, some[3].rgb)
     assert not np.array_equal(other.rgb, some[2].rgb)
-    shares = np.stack([look.coverage for look in some])
+    shares = np.stack([image.coverage for image in some])
     assert shares.shape == (4, 2, 2, 2)
     assert 0 < shares.max() <= 1
     assert (shares.sum(-1) <= 1 + 1e-6).all()

@@ -8,8 +8,7 @@ from lookact.config import check
 from lookact.errors import TokenMismatch
 from lookact.recipes.ppo import train as vqa_ppo
 from lookact.recipes.ppo.config import PRESETS
-from lookact.recipes.ppo.runs import collect
-from lookact.recipes.ppo.train import evaluate, main
+from lookact.recipes.ppo.train import collect, evaluate, main
 
 EXPLAINED = ("rollout/score", "reward/answer", "reward/format", "reward/turn", "reward/progress",
              "policy/explained_variance", "policy/mismatch_gap_max", "policy/kl", "loss/value")  # fmt: skip
@@ -26,7 +25,7 @@ def told(folder):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_within_their_bounds(name):
-    assert check(PRESETS[name]).world.max_turns > 1
+    assert check(PRESETS[name]).env.max_turns > 1
 
 
 @pytest.mark.slow
@@ -35,7 +34,7 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     assert set(result) == {"best_constant", "before", "after", "seconds"}
     assert {"score", "ci", "answered"} <= result["after"]["greedy"].keys()
     steps = told(tmp_path / "run")
-    assert len(steps) == PRESETS["debug"].learn.updates
+    assert len(steps) == PRESETS["debug"].learn.iterations
     assert set(EXPLAINED) <= steps[-1].keys()
     # the critic's own time is over in the last step
     assert "loss/policy" not in steps[0]
@@ -52,7 +51,7 @@ def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp
     cfg = replace(vqa_config, critic=replace(vqa_config.critic, backbone=backbone))
     train(main, cfg, "unbroken")
 
-    def kill(tracker, episodes, step):
+    def kill(tracker, episodes, step, **shown):
         if step == 2:
             raise KeyboardInterrupt
 
@@ -74,7 +73,7 @@ def test_a_killed_and_resumed_run_ends_as_an_unbroken_one(vqa_config, train, tmp
 
 @pytest.mark.slow
 def test_a_tampered_tokenizer_is_refused(vqa_config, train, tmp_path):
-    cfg = replace(vqa_config, learn=replace(vqa_config.learn, updates=1))
+    cfg = replace(vqa_config, learn=replace(vqa_config.learn, iterations=1))
     train(main, cfg)
     path = tmp_path / "run" / "model" / "tokenizer.json"
     content = json.loads(path.read_text())
@@ -103,12 +102,13 @@ def test_ppo_learns_to_answer(vqa_config, train, tmp_path):
     """From so few demonstrations that most replies are neither a move nor an answer."""
     cfg = replace(
         vqa_config,
-        world=replace(vqa_config.world, types=("object_size_estimation",), max_turns=2),
-        warm_start=replace(vqa_config.warm_start, look_rooms=0, demos=64, epochs=4, rows=16),
-        expert=replace(vqa_config.expert, haste=1.0),
+        env=replace(vqa_config.env, types=("object_size_estimation",), max_turns=2),
+        vision_pretraining=replace(vqa_config.vision_pretraining, rooms=0),
+        sft=replace(vqa_config.sft, demonstrations=64, epochs=4, batch_size=16),
+        expert=replace(vqa_config.expert, guess_fraction=1.0),
         credit=replace(vqa_config.credit, method="turn"),
         critic=replace(vqa_config.critic, lr=1e-2, warmup=2),
-        learn=replace(vqa_config.learn, updates=14, episodes=40, minibatch=20, lr=2e-3, schedule="constant"),
+        learn=replace(vqa_config.learn, iterations=14, episodes=40, minibatch_size=20, lr=2e-3, lr_schedule="constant"),
         kl=replace(vqa_config.kl, reference="none"),
         evaluation=replace(vqa_config.evaluation, every=100, final_episodes=40),
     )

@@ -5,22 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lookact.algorithms.evaluation import run_split
 from lookact.recipes.rloo.config import PRESETS
-from lookact.recipes.rloo.runs import open_checkpoint, report_on
+from lookact.recipes.rloo.evaluate import open_checkpoint
 from lookact.recipes.rloo.train import evaluate, main
+from lookact.rollout.samplers.hf import HFSampler
+from lookact.tasks.navigation import NavigationTask
 
 
 def returns(cfg, checkpoint):
     """What a policy earns on 256 starts that it was never trained on."""
     chat = open_checkpoint(cfg, checkpoint)
-    wide = replace(cfg, evaluation=replace(cfg.evaluation, rows=128))
-    _, episodes = report_on(chat, wide, split="test", episodes=256, greedy=False)
+    task = NavigationTask(cfg.env)
+    actor = HFSampler(chat, cfg.sampling, system=cfg.instructions)
+    episodes = run_split(task.specs(cfg.seed, "test", groups=256), task.make_env, actor, num_envs=128)
     return np.array([episode.total_reward for episode in episodes])
 
 
 @pytest.mark.slow
 def test_twenty_steps_of_reward_take_a_policy_further_than_it_was_shown(nav_started, nav_start, train, tmp_path):
-    learn = replace(nav_started.learn, updates=20, groups=12, group_size=8, lr=4e-4, units="reply", blame=0.5)
+    learn = replace(nav_started.learn, iterations=20, groups=12, group_size=8, lr=4e-4, loss_on="reply")
+    learn = replace(learn, negative_advantage_weight=0.5)
     cfg = replace(nav_started, learn=learn, evaluation=replace(nav_started.evaluation, every=100))
     train(main, cfg)
     before, after = returns(cfg, nav_start), returns(cfg, tmp_path / "run/checkpoint-20")

@@ -11,12 +11,11 @@ from safetensors.torch import load_file
 
 from lookact.errors import DataError, TokenMismatch, TrainingStopped
 from lookact.models.vlm.reference import CopyReference
-from lookact.recipes.rloo import rollouts as nav_rollouts
+from lookact.recipes.rloo import train as rloo
 from lookact.recipes.rloo.config import PRESETS
-from lookact.recipes.rloo.runs import open_checkpoint
+from lookact.recipes.rloo.evaluate import open_checkpoint
 from lookact.recipes.rloo.train import main
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.tasks.navigation import make_env
 from lookact.training import checkpoint
 from lookact.training.checkpoint import latest_checkpoint, verify
 
@@ -49,15 +48,15 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
             report = result[when][how]
             assert report["episodes"] == debug.evaluation.final_episodes
             assert {"success_rate", "spl", "turns", "valid_action_rate"} <= report["ci"].keys()
-    assert [line["step"] for line in told(tmp_path / "run")] == list(range(1, debug.learn.updates + 1))
+    assert [line["step"] for line in told(tmp_path / "run")] == list(range(1, debug.learn.iterations + 1))
     assert verify(tmp_path / "run/best") >= 1
 
 
 def test_a_step_learns_and_reports_what_it_did(nav_started, nav_start, train, tmp_path):
     train(main, nav_started)
     first, second = told(tmp_path / "run")
-    assert 0 < first["policy/parity_gap"] < 1e-4
-    assert 0 < second["policy/parity_gap"] < 1e-4
+    assert 0 < first["policy/logprob_gap"] < 1e-4
+    assert 0 < second["policy/logprob_gap"] < 1e-4
     assert first["rollout/zero_variance_groups"] < 1.0
     assert first["optim/grad_norm"] > 0
     assert not equal(weights(tmp_path / "run/checkpoint-1"), weights(nav_start))
@@ -66,9 +65,9 @@ def test_a_step_learns_and_reports_what_it_did(nav_started, nav_start, train, tm
 
 
 def test_more_passes_move_further_and_only_the_first_must_agree_with_the_engine(nav_started, train, tmp_path):
-    train(main, learning(nav_started, updates=1, epochs=3, credit="turn", units="reply", entropy=0.01))
+    train(main, learning(nav_started, iterations=1, epochs=3, credit="turn", loss_on="reply", entropy_coef=0.01))
     (line,) = told(tmp_path / "run")
-    assert line["policy/parity_gap"] < 1e-4
+    assert line["policy/logprob_gap"] < 1e-4
 
 
 @pytest.mark.parametrize("kind", ["frozen", "ema"])
@@ -90,7 +89,7 @@ def test_adapters_learn_are_saved_and_go_on(nav_started, train, tmp_path):
         kl=replace(nav_started.kl, reference="frozen"),
     )
     train(main, cfg, "unbroken")
-    train(main, learning(cfg, updates=1), "parts")
+    train(main, learning(cfg, iterations=1), "parts")
     train(main, cfg, "parts", resume=True)
     one, other = (weights(tmp_path / name / "checkpoint-2", "adapter_model") for name in ("unbroken", "parts"))
     assert equal(one, other)
@@ -101,8 +100,8 @@ def test_adapters_learn_are_saved_and_go_on(nav_started, train, tmp_path):
 
 
 def test_a_filter_on_both_sides_passes_the_check(nav_started, train, tmp_path):
-    train(main, replace(learning(nav_started, updates=1), sampling=replace(nav_started.sampling, top_p=0.9)))
-    assert told(tmp_path / "run")[0]["policy/parity_gap"] < 1e-4
+    train(main, replace(learning(nav_started, iterations=1), sampling=replace(nav_started.sampling, top_p=0.9)))
+    assert told(tmp_path / "run")[0]["policy/logprob_gap"] < 1e-4
 
 
 def other_temperature(chat, sampling, **how):
@@ -118,7 +117,7 @@ def other_weights(chat, sampling, **how):
 
 @pytest.mark.parametrize("engine", [other_temperature, other_weights])
 def test_a_broken_engine_stops_the_run_before_it_learns(nav_started, train, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(nav_rollouts, "HFSampler", engine)
+    monkeypatch.setattr(rloo, "HFSampler", engine)
     with pytest.raises(TokenMismatch, match="engine and learner disagree"):
         train(main, nav_started)
     assert latest_checkpoint(tmp_path / "run") is None
@@ -137,8 +136,8 @@ class Spoiled:
 
     made = 0
 
-    def __init__(self, world, spoil):
-        self.room, self.spoil, self.number = make_env(world), spoil, Spoiled.made
+    def __init__(self, room, spoil):
+        self.room, self.spoil, self.number = room, spoil, Spoiled.made
         self.resets = 0
         Spoiled.made += 1
 
@@ -157,7 +156,12 @@ class Spoiled:
 def spoil(monkeypatch):
     def set_up(how):
         Spoiled.made = 0
-        monkeypatch.setattr(nav_rollouts, "make_env", lambda world: Spoiled(world, how))
+        opened = rloo.open_rollouts
+
+        def spoiled_rollouts(policy, ray, *, make_env, **rest):
+            return opened(policy, ray, make_env=lambda: Spoiled(make_env(), how), **rest)
+
+        monkeypatch.setattr(rloo, "open_rollouts", spoiled_rollouts)
 
     return set_up
 
@@ -192,7 +196,7 @@ def test_a_loss_that_is_no_number_is_skipped_and_five_in_a_row_end_the_run(nav_s
         return result
 
     spoil(poison)
-    cfg = replace(learning(nav_started, updates=9), kl=replace(nav_started.kl, reference="frozen", target=1.0))
+    cfg = replace(learning(nav_started, iterations=9), kl=replace(nav_started.kl, reference="frozen", target=1.0))
     with pytest.raises(TrainingStopped, match="loss nan"):
         train(main, cfg)
     lines = told(tmp_path / "run")

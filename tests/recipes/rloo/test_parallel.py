@@ -16,13 +16,13 @@ from lookact.training.settings import Parallel
 from lookact.types import Episode
 
 pytestmark = pytest.mark.slow
-ROUNDING = ("policy/parity_gap",)
+ROUNDING = ("policy/logprob_gap", "policy/approx_kl")
 """Numbers that consist of nothing else."""
 
 
 def run_to(cfg, folder, updates, kind="data", ray=None):
     """The recipe up to an update, going on with what is in the folder."""
-    cfg = replace(cfg, learn=replace(cfg.learn, updates=updates), parallel=Parallel(kind=kind), ray=ray or cfg.ray)
+    cfg = replace(cfg, learn=replace(cfg.learn, iterations=updates), parallel=Parallel(kind=kind), ray=ray or cfg.ray)
     with open_run(folder, to_mapping(cfg), auto_resume=True, tensorboard=False) as run:
         main(cfg, run)
 
@@ -72,7 +72,7 @@ def test_shards_of_two_processes_learn_what_one_does_and_hand_over_to_it(setting
     assert_same_end(one, tmp_path, 4)
 
 
-ON_RAY = RaySettings(workers=1, chunk=4)
+ON_RAY = RaySettings(workers=1, episodes_per_task=4)
 
 
 def test_a_killed_driver_takes_its_workers_along_and_resumes_to_the_same_end(settings, one, killed_at, tmp_path):

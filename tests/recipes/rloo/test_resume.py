@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
-from lookact.algorithms.vlm_settings import WarmStart
+from lookact.algorithms.vlm_settings import SFT, VisionPretraining
 from lookact.config import save_config
 from lookact.data.episode_store import EpisodeStore
 from lookact.recipes.rloo.train import main
@@ -57,8 +57,9 @@ def killed(work, when, delay):
 def test_a_run_killed_again_and_again_ends_like_an_unbroken_one(nav_started, train, tmp_path, kept_in):
     cfg = replace(
         nav_started,
-        warm_start=WarmStart(look_rooms=3, look_epochs=1, demos=6, epochs=2, rows=3),
-        learn=replace(nav_started.learn, updates=5, epochs=2),
+        vision_pretraining=VisionPretraining(rooms=3, epochs=1),
+        sft=SFT(demonstrations=6, epochs=2, batch_size=3),
+        learn=replace(nav_started.learn, iterations=5, epochs=2),
         kl=replace(nav_started.kl, reference="ema", target=0.01, horizon=80),
         evaluation=replace(nav_started.evaluation, every=2, final_episodes=3),
     )
@@ -66,11 +67,11 @@ def test_a_run_killed_again_and_again_ends_like_an_unbroken_one(nav_started, tra
     folder = tmp_path / "broken"
     begun = [
         folder / "config.yaml",
-        folder / "warm_start/seeing.jsonl",
-        folder / "warm_start/imitation.jsonl",
-        folder / "warm_start/model.safetensors",
+        folder / "sft/vision_pretraining.jsonl",
+        folder / "sft/sft.jsonl",
+        folder / "sft/model.safetensors",
         # after the supervised start, before any checkpoint
-        folder / "warm_start/metrics.json",
+        folder / "sft/metrics.json",
         folder / "metrics.jsonl",
         folder / "checkpoint-2",
         folder / "checkpoint-2",
@@ -114,7 +115,8 @@ close_distributed()
 def test_two_processes_learn_what_one_does(nav_started, train, tmp_path, kept_in):
     cfg = replace(
         nav_started,
-        warm_start=WarmStart(look_rooms=2, look_epochs=1, demos=4, epochs=1, rows=4, lr=1e-4),
+        vision_pretraining=VisionPretraining(rooms=2, epochs=1),
+        sft=SFT(demonstrations=4, epochs=1, batch_size=4, lr=1e-4),
         learn=replace(nav_started.learn, groups=3),
         evaluation=replace(nav_started.evaluation, episodes=3),
     )
@@ -129,8 +131,8 @@ def test_two_processes_learn_what_one_does(nav_started, train, tmp_path, kept_in
     assert kept_in(tmp_path / "one").keys() == kept_in(tmp_path / "two").keys()
     ids = [EpisodeStore(tmp_path / name / "episodes/step-000002").ids() for name in ("one", "two")]
     assert ids[0] == ids[1] == {f"validate-00000-{number:04d}-00" for number in range(3)}
-    for phase in ("seeing", "imitation"):
-        one, two = ((tmp_path / name / f"warm_start/{phase}.jsonl").read_text() for name in ("one", "two"))
+    for phase in ("vision_pretraining", "sft"):
+        one, two = ((tmp_path / name / f"sft/{phase}.jsonl").read_text() for name in ("one", "two"))
         assert_close(*(list(map(json.loads, text.splitlines())) for text in (one, two)))
     one, two = told(tmp_path / "one"), told(tmp_path / "two")
     assert len(one) == 2

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.data.collate import collate
-from lookact.data.segments import cut
+from lookact.data.packing import collate, to_segments
 from lookact.errors import EngineError
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler, KVCache, extend, left_pad
@@ -17,7 +16,7 @@ SPECS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i %
 
 
 def rescored(chat, episodes, sampling):
-    segments = [segment for episode in episodes for segment in cut(episode, units="reply")]
+    segments = [segment for episode in episodes for segment in to_segments(episode, loss_on="reply")]
     batch = collate(segments, chat.encode_images)
     scores = chat.evaluate(batch.inputs, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p)
     return batch, scores

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.data.collate import collate
-from lookact.data.segments import cut
+from lookact.data.packing import collate, to_segments
 from lookact.errors import EngineError, StaleWeights, TokenMismatch
 from lookact.models.vlm.loading import load_chat, merged_state, write_snapshot, write_tensors
 from lookact.rollout.collect import collect
@@ -63,7 +62,9 @@ def server(engine):
 def learn(chat, episodes):
     """One real gradient step, large enough to be seen."""
     optimizer = torch.optim.SGD(chat.parameters(), lr=0.5)
-    batch = collate([segment for episode in episodes for segment in cut(episode, units="reply")], chat.encode_images)
+    batch = collate(
+        [segment for episode in episodes for segment in to_segments(episode, loss_on="reply")], chat.encode_images
+    )
     chat.evaluate(batch.inputs).logprobs[batch.mask].mean().backward()
     optimizer.step()
 

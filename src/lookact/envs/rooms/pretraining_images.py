@@ -1,4 +1,4 @@
-"""Random looks into generated rooms, with what stands where in the picture: lessons for untrained eyes."""
+"""Labelled images of generated rooms for vision pretraining: per patch, class coverage and inverse depth."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ PATCH = 16
 
 
 @dataclass(frozen=True)
-class Look:
-    """One picture, and for each of its patches which objects it shows and how near they are."""
+class LabelledImage:
+    """An image, and for each of its patches which objects it shows and how near they are."""
 
     rgb: Image
     coverage: NDArray[np.float32]
     """(rows, columns, classes) the share of a patch's pixels on each class of object."""
-    nearness: NDArray[np.float32]
+    inverse_depth: NDArray[np.float32]
     """(rows, columns) mean of 1 / (1 + metres)."""
 
 
-def draw_looks(seed: int, *, rooms: Iterable[int], per_room: int, style: RoomStyle, camera: Camera) -> Iterator[Look]:
-    """`per_room` looks from random places, in random directions, into each of the rooms with these numbers."""
+def labelled_images(
+    seed: int, *, rooms: Iterable[int], per_room: int, style: RoomStyle, camera: Camera
+) -> Iterator[LabelledImage]:
+    """`per_room` images from random places, in random directions, into each of the rooms with these numbers."""
     for room in rooms:
         place = generated_place(derive(seed, "room", room), style)
         rng = numpy_rng(seed, "look", room)
@@ -42,14 +44,14 @@ def draw_looks(seed: int, *, rooms: Iterable[int], per_room: int, style: RoomSty
             yield annotate(look(place, pose, camera), place, style.classes)
 
 
-def annotate(view: View, place: Place, classes: tuple[str, ...]) -> Look:
+def annotate(view: View, place: Place, classes: tuple[str, ...]) -> LabelledImage:
     """A view with its patches described."""
     # structure and sky, -1 and -2, index the two places at the end
     kinds = np.array([*(classes.index(box.label) for box in place.scene.boxes), -1, -1])[view.instance]
     coverage = np.stack([_patch_means(kinds == kind) for kind in range(len(classes))], axis=-1)
     # a depth of 0 says that nothing was hit, which is as far as it goes
-    nearness = np.where(view.depth > 0, 1.0 / (1.0 + view.depth), 0.0)
-    return Look(view.rgb, coverage, _patch_means(nearness))
+    inverse_depth = np.where(view.depth > 0, 1.0 / (1.0 + view.depth), 0.0)
+    return LabelledImage(view.rgb, coverage, _patch_means(inverse_depth))
 
 
 def _patch_means(pixels: NDArray[np.generic]) -> NDArray[np.float32]:

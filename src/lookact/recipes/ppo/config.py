@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lookact.algorithms.vlm_settings import QWEN3_VL_8B, Model, WarmStart
+from lookact.algorithms.vlm_settings import QWEN3_VL_8B, SFT, Model, VisionPretraining
 from lookact.config import setting
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
 from lookact.tasks.settings import SpatialVQAConfig
@@ -21,14 +21,14 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class Expert:
-    """Who is imitated."""
+    """The expert whose demonstrations SFT imitates."""
 
-    haste: float = setting(0.0, help="share of demonstrations that answer at the first look", least=0, most=1)
+    guess_fraction: float = setting(0.0, help="share of demonstrations that answer at the first turn", least=0, most=1)
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """What is paid; each part is logged under reward/."""
+    """Weights of the reward's parts, each logged under reward/."""
 
     answer: float = setting(1.0, help="for VSI-Bench's score of the answer", least=0)
     format: float = setting(0.1, help="taken for a reply that is no action, or an answer of the wrong kind", least=0)
@@ -41,10 +41,10 @@ class Rewards:
 
 @dataclass(frozen=True)
 class Credit:
-    """From rewards to advantages."""
+    """Credit assignment: from rewards to advantages."""
 
     method: Literal["monte_carlo", "gae", "turn", "bilevel"] = setting(
-        "gae", help="returns alone, GAE over tokens, over turns, or over turns and then tokens"
+        "gae", help="Monte Carlo returns, or GAE over tokens, over turns, or over turns and then tokens (bi-level)"
     )
     gamma: float = setting(1.0, help="discount a token (monte_carlo, gae, and bilevel inside a turn)", above=0, most=1)
     lam: float = setting(0.95, help="GAE's lambda over tokens", least=0, most=1)
@@ -55,12 +55,12 @@ class Credit:
 
 @dataclass(frozen=True)
 class Critic:
-    """Who says what a state is worth."""
+    """The value function."""
 
     backbone: Literal["shared", "separate"] = setting("shared", help="a head on the policy, or a model of its own")
     lr: float = setting(1e-3, help="peak learning rate of the head, or of the separate model", above=0)
-    warmup: int = setting(5, help="first steps in which only the critic learns", least=0)
-    loss: Literal["clipped", "huber"] = setting("clipped", help="how errors of the value are weighed")
+    warmup: int = setting(5, help="first iterations in which only the critic learns", least=0)
+    loss: Literal["clipped", "huber"] = setting("clipped", help="value loss")
     clip: float = setting(
         0.2, help="clipped: how far a value may move in a step; huber: where it turns linear", above=0
     )
@@ -71,45 +71,47 @@ class Critic:
 class Learn:
     """Proximal policy optimisation."""
 
-    updates: int = setting(60, help="steps of acting and learning", least=0)
-    episodes: int = setting(96, help="episodes a step", least=1)
-    epochs: int = setting(2, help="passes over a step's episodes", least=1)
-    minibatch: int = setting(48, help="segments a gradient step", least=1)
+    iterations: int = setting(60, help="iterations of rollouts and update", least=0)
+    episodes: int = setting(96, help="episodes an iteration", least=1)
+    epochs: int = setting(2, help="passes over an iteration's episodes", least=1)
+    minibatch_size: int = setting(48, help="segments a gradient step", least=1)
     lr: float = setting(3e-4, help="peak learning rate of the policy", above=0)
-    adam_eps: float = setting(1e-5, help="of Adam; small ones blow up the noise on words that are never said", above=0)
-    warmup: int = setting(3, help="steps until the peak", least=0)
-    schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
-    clip: float = setting(0.2, help="how far a probability ratio may fall below 1", above=0, below=1)
-    clip_high: float | None = setting(0.28, help="how far it may rise above 1; none: as far as below", above=0)
-    dual_clip: float | None = setting(3.0, help="bound on the ratio where the advantage is negative", above=1)
-    max_kl: float | None = setting(0.05, help="nats from the acting policy after which a step's epochs end", above=0)
-    clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
-    units: Literal["action", "reply"] = setting("reply", help="tokens that learn: the JSON action's, or all sampled")
-    entropy: float = setting(0.0, help="entropy bonus", least=0)
-    mismatch_cap: float = setting(2.0, help="largest weight of a token for engine and learner differing", above=0)
-    parity: float = setting(1e-3, help="nats by which engine and learner may differ before the run stops", above=0)
+    adam_eps: float = setting(1e-5, help="Adam epsilon; 1e-8 amplifies gradient noise on rare tokens", above=0)
+    lr_warmup: int = setting(3, help="iterations of linear learning-rate warmup", least=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="learning-rate decay after warmup")
+    clip: float = setting(0.2, help="PPO clip range of the probability ratio below 1", above=0, below=1)
+    clip_high: float | None = setting(0.28, help="clip range above 1 (clip-higher); none: as below", above=0)
+    dual_clip: float | None = setting(3.0, help="dual clip: bound on the ratio of negative advantages", above=1)
+    max_kl: float | None = setting(0.05, help="approximate KL that ends an iteration's epochs early", above=0)
+    max_grad_norm: float = setting(1.0, help="gradient clipping norm", above=0)
+    loss_on: Literal["action", "reply"] = setting("reply", help="tokens in the loss: the JSON action's, or all sampled")
+    entropy_coef: float = setting(0.0, help="weight of the entropy bonus", least=0)
+    mismatch_cap: float = setting(2.0, help="cap of the importance weight between sampler and learner", above=0)
+    max_logprob_gap: float = setting(
+        1e-3, help="nats by which log-probs of sampler and learner may differ before the run stops", above=0
+    )
     token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
 
 
 @dataclass(frozen=True)
 class KL:
-    """Staying close to where RL began."""
+    """KL regularisation to the policy after SFT."""
 
-    reference: Literal["none", "frozen"] = setting("frozen", help="what to stay close to")
+    reference: Literal["none", "frozen"] = setting("frozen", help="reference policy")
     use: Literal["reward", "loss"] = setting("reward", help="take k1 from each token's reward, or add k3 to the loss")
     coef: float = setting(0.01, help="weight, as reward or in the loss", least=0)
-    target: float | None = setting(None, help="nats a token to steer the weight to; none keeps it fixed", above=0)
-    horizon: int = setting(10_000, help="episodes over which the weight adapts", least=1)
+    target: float | None = setting(None, help="target KL a token for an adaptive weight; none: fixed", above=0)
+    horizon: int = setting(10_000, help="episodes over which the adaptive weight moves", least=1)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """On rooms that training never shows, or on VSI-Bench."""
 
-    every: int = setting(20, help="learning steps between evaluations, each followed by a checkpoint", least=1)
+    every: int = setting(20, help="iterations between evaluations, each followed by a checkpoint", least=1)
     episodes: int = setting(96, help="questions of each evaluation while training", least=1)
     final_episodes: int = setting(384, help="questions before and after RL; 0 leaves them out", least=0)
-    rows: int = setting(64, help="episodes side by side", least=1)
+    num_envs: int = setting(64, help="episodes run in parallel", least=1)
     questions: str | None = setting(
         None, help="VSI-Bench rows, parquet or JSONL; none: generated questions", exists=True
     )
@@ -117,21 +119,22 @@ class Evaluation:
     protocol: Literal["agent", "frames"] = setting(
         "agent", help="look around over many turns, or VSI-Bench's own: frames of a recorded walk and one reply"
     )
-    frames: int = setting(8, help="pictures of the recorded walk (frames)", least=1)
+    frames: int = setting(8, help="images of the recorded walk (frames)", least=1)
 
 
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
     engine: Literal["hf", "vllm", "vllm-server"] = setting(
-        "hf", help="who samples: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
+        "hf", help="sampler: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
     )
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
-    world: SpatialVQAConfig = SpatialVQAConfig()
+    env: SpatialVQAConfig = SpatialVQAConfig()
     sampling: Sampling = Sampling()
     vllm: VllmSpec = VllmSpec()
-    warm_start: WarmStart = WarmStart()
+    vision_pretraining: VisionPretraining = VisionPretraining()
+    sft: SFT = SFT()
     expert: Expert = Expert()
     rewards: Rewards = Rewards()
     credit: Credit = Credit()
@@ -155,35 +158,37 @@ EASY_ROOMS = SpatialVQAConfig(
 SHORT_REPLIES = Sampling(max_tokens=20, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
-        world=EASY_ROOMS,
+        env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=8, look_epochs=1, demos=16, epochs=1),
+        vision_pretraining=VisionPretraining(rooms=8, epochs=1),
+        sft=SFT(demonstrations=16, epochs=1),
         critic=Critic(warmup=1),
-        learn=Learn(updates=2, episodes=8, minibatch=4),
+        learn=Learn(iterations=2, episodes=8, minibatch_size=4),
         evaluation=Evaluation(every=1, episodes=6, final_episodes=6),
     ),
     "small": Config(
-        world=EASY_ROOMS,
+        env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=1500, demos=4000, noise=0.0),
-        expert=Expert(haste=0.55),
+        vision_pretraining=VisionPretraining(rooms=1500),
+        sft=SFT(demonstrations=4000, noise=0.0),
+        expert=Expert(guess_fraction=0.55),
         rewards=Rewards(progress=0.2),
         credit=Credit(method="turn"),
         critic=Critic(lr=1e-2, warmup=3),
-        learn=Learn(updates=45, lr=6e-4),
+        learn=Learn(iterations=45, lr=6e-4),
         kl=KL(reference="none"),
         evaluation=Evaluation(every=15, final_episodes=300),
     ),
     "full": Config(
         model=QWEN3_VL_8B,
-        world=SpatialVQAConfig(image_size=448),
+        env=SpatialVQAConfig(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256, max_context=16_384),
-        warm_start=WarmStart(demos=2000, epochs=1, lr=1e-5),
+        sft=SFT(demonstrations=2000, epochs=1, lr=1e-5),
         rewards=Rewards(turn=0.01, progress=0.1),
         credit=Credit(method="bilevel"),
         critic=Critic(lr=1e-4, warmup=20),
-        learn=Learn(updates=500, episodes=128, minibatch=64, lr=1e-6, parity=0.5, token_budget=32_768),
+        learn=Learn(iterations=500, episodes=128, minibatch_size=64, lr=1e-6, max_logprob_gap=0.5, token_budget=32_768),
         kl=KL(target=0.02),
     ),
 }

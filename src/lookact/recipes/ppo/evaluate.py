@@ -1,4 +1,4 @@
-"""Evaluation of vqa-ppo: questions answered one after another into a predictions file, which may be continued."""
+"""vqa-ppo's policies: opened, evaluated on questions (a predictions file that may be continued), asked for episodes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from typing import Any
 
 import numpy as np
 
+from lookact.algorithms.evaluation import Evaluator, fill_store
+from lookact.algorithms.sft import FOLDER as SFT_FOLDER
+from lookact.algorithms.vlm import open_chat
 from lookact.config import to_mapping
 from lookact.data.episode_store import EpisodeStore
 from lookact.envs.rooms.experts.demonstrate import random_reply
 from lookact.errors import DataError
+from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor, Env
 from lookact.recipes.ppo.config import Config
-from lookact.recipes.ppo.report import plain_report, prediction_row
-from lookact.rollout.collect import collect as run_plans
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import collect as run_specs
+from lookact.rollout.samplers.hf import HFSampler
 from lookact.seeding import derive, numpy_rng
-from lookact.tasks.spatial_vqa import AskingEnv, Rows, benchmark_rows, make_env, map_drawer, training_rows
+from lookact.tasks.spatial_vqa import AskingEnv, SpatialVQATask, benchmark_rows, prediction_row, scene_questions
 from lookact.tasks.spatial_vqa_frames import FramesEnv
-from lookact.training.kept_episodes import EPISODES, EVALUATION_KEPT, without_depth
+from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, without_depth
 from lookact.training.progress import progress
-from lookact.training.vsi_scoring import load_predictions
+from lookact.training.vsi_scoring import load_predictions, vsi_report
 from lookact.types import Decision, Episode, EpisodeSpec, Observation
 
 PREDICTIONS, IDENTITY = "predictions.jsonl", "identity.json"
 
 
-class DummyAsker:
+class RandomAnswers:
     """The uniformly random policy, which must know whether letters or numbers are asked for: row i acts in envs[i]."""
 
     version = 0
@@ -52,41 +55,89 @@ class DummyAsker:
         del self._streams[row]
 
 
-def evaluation_rows(cfg: Config) -> Rows | None:
-    """What is asked: a benchmark's rows, questions about the world's recorded scenes, or None for generated rooms."""
-    if cfg.evaluation.questions is not None:
-        return benchmark_rows(cfg.evaluation.questions, cfg.evaluation.scenes)
-    held_out = replace(cfg.world, scenes=cfg.evaluation.scenes or cfg.world.scenes)
-    return training_rows(held_out, derive(cfg.seed, "test"))
+def make_task(cfg: Config) -> SpatialVQATask:
+    """The task to learn: generated rooms, or questions of our own about recorded scenes."""
+    return SpatialVQATask(cfg.env, scene_questions(cfg.env, cfg.seed), guess_fraction=cfg.expert.guess_fraction)
 
 
-def question_plans(cfg: Config, split: str, questions: int, rows: Rows | None) -> list[EpisodeSpec]:
-    """One plan a question; a benchmark's rows are asked in their own order, each once."""
-    if rows is None:
-        return make_specs(cfg.seed, split, groups=questions)
-    return [
-        EpisodeSpec(
-            id=f"{question.dataset}-{question.id}",
-            group=number,
-            seed=derive(cfg.seed, "episode", split, number),
-            options={"scene_seed": number, "start_seed": derive(cfg.seed, "start", split, number)},
-        )
-        for number, (question, _) in enumerate(rows[:questions])
-    ]
+def held_out_task(cfg: Config, questions: str | None = None) -> SpatialVQATask:
+    """What is evaluated: a benchmark's rows, questions about recorded scenes, or rooms that training never shows."""
+    if questions is not None:
+        return SpatialVQATask(cfg.env, benchmark_rows(questions, cfg.evaluation.scenes), in_order=True)
+    held_out = replace(cfg.env, scenes=cfg.evaluation.scenes or cfg.env.scenes)
+    return SpatialVQATask(cfg.env, scene_questions(held_out, derive(cfg.seed, "test")), in_order=True)
 
 
-def answer_questions(cfg: Config, actor: Actor | None, who: Mapping[str, Any], questions: int, folder: Path) -> Any:
+def open_policy(cfg: Config, folder: Path) -> ChatVLM:
+    """The model as it is before any training."""
+    return open_chat(
+        cfg.model,
+        folder,
+        corpus=SpatialVQATask(cfg.env).corpus,
+        image_size=cfg.env.image_size,
+        seed=cfg.seed,
+        value_head=cfg.critic.backbone == "shared",
+    )
+
+
+def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
+    """A policy that was saved, held as the config says."""
+    return open_policy(replace(cfg, model=replace(cfg.model, source=str(checkpoint))), checkpoint)
+
+
+def open_critic(policy: ChatVLM, cfg: Config, folder: Path) -> ChatVLM:
+    """The policy itself where it has a value head, else a second model from the same start with a head of its own."""
+    if cfg.critic.backbone == "shared":
+        return policy
+    source = replace(cfg.model, source=str(folder / SFT_FOLDER))
+    return open_chat(source, folder, corpus=list, image_size=0, seed=cfg.seed, value_head=True)
+
+
+def make_evaluator(cfg: Config, folder: Path) -> Evaluator:
+    """For evaluations before, during and after training, which keep a few episodes in the run's folder."""
+    return Evaluator(held_out_task(cfg), cfg.sampling, cfg.instructions, cfg.seed, cfg.evaluation.num_envs, folder)
+
+
+def evaluate(
+    cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
+) -> dict[str, Any]:
+    """A checkpoint, or the uniformly random policy, on questions never trained on; resumes what `folder` holds."""
+    evaluation = cfg.evaluation
+    asked = {"protocol": evaluation.protocol, "questions": evaluation.questions, "scenes": list(evaluation.scenes)}
+    actor: Actor | None = None
+    who: dict[str, Any] = {"dummy": True}
+    if not dummy:
+        assert checkpoint is not None
+        sampling = replace(cfg.sampling, greedy=greedy)
+        actor = HFSampler(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
+        who = {**fingerprint(checkpoint), "greedy": greedy}
+    return answer_questions(cfg, actor, who | asked, episodes, folder)
+
+
+def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
+    """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
+    task = make_task(cfg)
+    policy = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
+    actor = HFSampler(policy, cfg.sampling, system=cfg.instructions)
+    specs = task.specs(cfg.seed, "collect", groups=episodes)
+    draw = task.add_floor_map(specs)
+    return fill_store(out, specs, task.make_env, actor, num_envs=cfg.evaluation.num_envs, draw=draw)
+
+
+def answer_questions(
+    cfg: Config, actor: Actor | None, who: Mapping[str, Any], questions: int, folder: Path
+) -> dict[str, Any]:
     """Asks what `folder` has no answer to yet, and scores all answers; without an actor, replies are random."""
-    rows = evaluation_rows(cfg)
-    plans = question_plans(cfg, "test", questions, rows)
-    path = claim(folder, {**who, "world": to_mapping(cfg.world), "seed": cfg.seed})
+    task = held_out_task(cfg, cfg.evaluation.questions)
+    specs = task.specs(cfg.seed, "test", groups=questions)
+    path = claim(folder, {**who, "env": to_mapping(cfg.env), "seed": cfg.seed})
     done = {row["episode_id"] for row in load_predictions(path)} if path.exists() else set()
-    left = [plan for plan in plans if plan.id not in done]
-    asking = [make_env(cfg.world, rows) for _ in range(min(cfg.evaluation.rows, len(left)))]
+    left = [spec for spec in specs if spec.id not in done]
+    asking = [task.make_env() for _ in range(min(cfg.evaluation.num_envs, len(left)))]
     envs: list[Env] = [*asking]
     if cfg.evaluation.protocol == "frames":
         envs = [FramesEnv(env, cfg.evaluation.frames) for env in asking]
-    keep_shown = shown_keeper(folder, plans, map_drawer(cfg.world, plans, rows))
+    keep_shown = shown_keeper(folder, specs, task.add_floor_map(specs))
     with progress(len(left), "asking") as bar, path.open("a") as file:
 
         def keep(episode: Episode) -> None:
@@ -96,19 +147,19 @@ def answer_questions(cfg: Config, actor: Actor | None, who: Mapping[str, Any], q
                 file.flush()
             bar.advance()
 
-        run_plans(left, envs, actor or DummyAsker(asking), finished=keep)
-    wanted = {plan.id for plan in plans}
+        run_specs(left, envs, actor or RandomAnswers(asking), finished=keep)
+    wanted = {spec.id for spec in specs}
     answers = [row for row in load_predictions(path) if row["episode_id"] in wanted]
     if not answers:
         raise DataError("no question could be asked: the log names the errors")
-    return plain_report(answers) | {"failed": len(plans) - len(answers)}
+    return vsi_report(answers) | {"failed": len(specs) - len(answers)}
 
 
 def shown_keeper(
-    folder: Path, plans: Sequence[EpisodeSpec], draw: Callable[[Episode], Episode]
+    folder: Path, specs: Sequence[EpisodeSpec], draw: Callable[[Episode], Episode]
 ) -> Callable[[Episode], None]:
-    """Keeps the episodes of the first plans in `folder`, to be looked at; what is there from before stays."""
-    store, shown = EpisodeStore(folder / EPISODES), {plan.id for plan in plans[:EVALUATION_KEPT]}
+    """Keeps the episodes of the first specs in `folder`, to be looked at; what is there from before stays."""
+    store, shown = EpisodeStore(folder / EPISODES), {spec.id for spec in specs[:EVALUATION_KEPT]}
     missing = shown - store.ids()
 
     def keep(episode: Episode) -> None:

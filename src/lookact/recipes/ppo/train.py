@@ -1,83 +1,252 @@
-"""vqa-ppo: a vision-language model looks around and answers questions about a room, by PPO with a critic.
+"""PPO with a critic for multi-turn vision-language policies (arXiv:1707.06347), with GAE over tokens, turns or both.
 
-Imitate an expert that looks around before it answers; then act, credit tokens and turns with a learned critic
-(arXiv:1506.02438), and move within a clip of the policy that acted (arXiv:1707.06347), close to where RL began.
+SFT on an expert's demonstrations; then in each iteration rollouts, rewards with a KL penalty to the policy after SFT,
+advantages from a learned critic, and minibatch epochs of the clipped surrogate. As recipe vqa-ppo it learns the task
+"spatial-vqa".
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from lookact.algorithms.rollouts import stop_on_errors
-from lookact.algorithms.vlm import open_reference
-from lookact.ops.kl import AdaptiveKL
-from lookact.recipes.ppo.config import Config
-from lookact.recipes.ppo.engine import open_engine
-from lookact.recipes.ppo.report import eval_metrics, reward_metrics, rollout_metrics, show_episodes
-from lookact.recipes.ppo.runs import (
-    collect,
-    evaluate,
-    finish,
-    open_critic,
-    open_policy,
-    validate,
-    warm_start,
-    weights_of,
+from torch import Tensor
+
+from lookact.algorithms.evaluation import Evaluator, reward_metrics
+from lookact.algorithms.rollouts import LocalRollouts, Sync, open_sampler, stop_on_errors
+from lookact.algorithms.sft import supervised_start
+from lookact.algorithms.token_ppo import (
+    MicroBatch,
+    apply_kl_penalty,
+    critic_metrics,
+    mean_over_processes,
+    mismatch_weights,
+    pack_minibatches,
+    scatter_advantages,
+    score_units,
+    token_advantages,
+    value_loss,
 )
-from lookact.recipes.ppo.update import objective, open_learners, prepare, reward_parts, set_rates, take_steps
-from lookact.rollout.collect import collect as run_plans
-from lookact.rollout.episode_specs import make_specs
-from lookact.tasks.spatial_vqa import make_env, training_rows
-from lookact.training.distributed import rank, world_size
+from lookact.batch import Scores
+from lookact.ops.kl import k3, kl_loss
+from lookact.ops.masked import Metrics
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.protocols import Task
+from lookact.recipes.ppo.config import Config
+from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
+from lookact.recipes.ppo.learner import Learner, make_learner, set_rates
+from lookact.rewards.answer import answer_score, format_fault, turn_taken
+from lookact.rewards.shaping import WeightedParts, progress
+from lookact.seeding import numpy_rng
+from lookact.training.distributed import sum_gradients
+from lookact.training.evaluation import rollout_metrics, show_episodes, step_name
+from lookact.training.optim import (
+    WeightedSum,
+    clip_and_step,
+    weighted,
+)
 from lookact.training.run import Run
+from lookact.types import Episode
 
 __all__ = ["collect", "evaluate", "main"]
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    chat = open_policy(cfg, run.folder / "model")
-    before = warm_start(chat, cfg, run)
-    critic, reference = open_critic(chat, cfg, run.folder), open_reference(chat, cfg.kl.reference)
-    rewards, rows = reward_parts(cfg), training_rows(cfg.world, cfg.seed)
-    envs = [make_env(cfg.world, rows) for _ in range(-(-cfg.learn.episodes // world_size()))]
-    learners = open_learners(chat, critic, cfg)
-    coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
-    weights, state = weights_of(chat, critic), {**learners, "kl": coef, "reference": reference}
-    run.restore(weights=weights, state=state)
-    actor, refresh = open_engine(chat, cfg, run)
+    """SFT, PPO, and the reports before and after it."""
+    task, final = make_task(cfg), cfg.evaluation.final_episodes
+    policy, evaluator = open_policy(cfg, run.folder / "model"), make_evaluator(cfg, run.folder)
+    start = supervised_start(
+        policy,
+        task,
+        run,
+        vision=cfg.vision_pretraining,
+        sft=cfg.sft,
+        seed=cfg.seed,
+        system=cfg.instructions,
+        token_budget=cfg.learn.token_budget,
+        measure=lambda: evaluator.final_reports(policy, "before", episodes=final),
+    )
+    learner = make_learner(cfg, policy, open_critic(policy, cfg, run.folder))
+    run.restore(weights=learner.weights(), state=learner.state())
+    actor, sync = open_sampler(
+        policy,
+        cfg.engine,
+        cfg.sampling,
+        system=cfg.instructions,
+        vllm=cfg.vllm,
+        folder=run.folder / "engine",
+        max_logprob_gap=cfg.learn.max_logprob_gap,
+        closing=run.closing,
+    )
+    specs_of = partial(task.specs, cfg.seed, "train", groups=cfg.learn.episodes)
+    with LocalRollouts(policy, actor, task.make_env, lambda step: specs_of(step=step)) as rollouts:
+        train(cfg, run, task, learner, rollouts, sync, evaluator)
+    return evaluator.finish(policy, start, episodes=final)
 
-    for step in run.steps(cfg.learn.updates, "learning"):
-        # look and act
-        plans = make_specs(cfg.seed, "train", groups=cfg.learn.episodes, step=step)
-        synced = refresh(step - 1)
-        began = time.perf_counter()
-        episodes = rewards.relabel(run_plans(plans[rank() :: world_size()], envs, actor))
-        acted = time.perf_counter()
-        metrics = rollout_metrics(episodes) | reward_metrics(episodes) | synced
+
+def train(
+    cfg: Config, run: Run, task: Task, learner: Learner, rollouts: LocalRollouts, sync: Sync, evaluator: Evaluator
+) -> None:
+    """PPO's iterations."""
+    rewards, learn = make_rewards(cfg), cfg.learn
+    for step in run.steps(learn.iterations, "ppo"):
+        # rollouts: the sampler first takes over the learner's weights
+        metrics = sync(step - 1)
+        clock = [time.perf_counter()]
+        episodes = rollouts.collect(step, ahead=False)
+
+        # rewards
+        episodes = rewards.relabel(episodes)
+        clock.append(time.perf_counter())
+        metrics |= rollout_metrics(episodes, task.outcome) | reward_metrics(episodes)
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
-        # credit
-        minibatches, parts = prepare(episodes, chat, critic, reference, cfg, step, coef.coef)
-        metrics |= parts
+        # advantages
+        minibatches, stats = compute_advantages(cfg, learner, episodes, step)
+        metrics |= stats
 
-        # learn
-        chat.train()
-        metrics |= set_rates(learners, cfg, step)
-        acting = step > cfg.critic.warmup
-        loss_fn = objective(chat, critic, coef.coef, cfg, acting=acting)
-        metrics |= take_steps(minibatches, loss_fn, learners, chat, cfg, step, acting=acting)
+        # update: first the critic alone, then both
+        acts = step > cfg.critic.warmup
+        metrics |= set_rates(cfg, learner, step)
+        metrics |= update(cfg, learner, minibatches, step, acts=acts)
         if cfg.kl.target is not None and "policy/kl" in metrics:
-            metrics["policy/kl_coef"] = coef.update(max(0.0, metrics["policy/kl"]), len(plans))
-        learned = time.perf_counter()
-        metrics |= {"time/rollout": acted - began, "time/learn": learned - acted}
+            metrics["policy/kl_coef"] = learner.kl_coef.update(max(0.0, metrics["policy/kl"]), learn.episodes)
 
-        # report
-        if step % cfg.evaluation.every and step != cfg.learn.updates:
-            run.log(metrics, step, show="rollout/score")
-            continue
-        metrics |= eval_metrics(validate(chat, cfg, run, step)) | {"time/evaluate": time.perf_counter() - learned}
-        run.log(metrics, step, show="eval/score")
-        run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/score", "max"))
-        show_episodes(run.tracker, episodes, step)
-    return finish(chat, cfg, run, before)
+        # evaluate, log, checkpoint
+        clock.append(time.perf_counter())
+        metrics |= {"time/rollout": clock[1] - clock[0], "time/learn": clock[2] - clock[1]}
+        evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
+        if evaluates:
+            report = evaluator.report(
+                learner.policy, step_name(step), split="validate", episodes=cfg.evaluation.episodes, greedy=True
+            )
+            metrics |= task.report_metrics(report) | {"time/evaluate": time.perf_counter() - clock[2]}
+        run.log(metrics, step, show=f"{'eval' if evaluates else 'rollout'}/{task.best}")
+        if evaluates:
+            run.save(
+                step,
+                weights=learner.weights(),
+                state=learner.state(),
+                metrics=metrics,
+                best=(f"eval/{task.best}", "max"),
+            )
+            show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
+
+
+def compute_advantages(
+    cfg: Config, learner: Learner, episodes: Sequence[Episode], step: int
+) -> tuple[list[list[MicroBatch]], dict[str, float]]:
+    """Rewards minus the KL penalty, advantages and returns of every token, in minibatches of micro-batches.
+
+    Failed episodes are left out. Log-probs and values are the learner's, from before the first gradient step.
+    """
+    learn, credit = cfg.learn, cfg.credit
+    layout, minibatches = pack_minibatches(
+        [episode for episode in episodes if episode.error is None],
+        learner.policy,
+        numpy_rng(cfg.seed, "minibatches", step),
+        minibatch_size=learn.minibatch_size,
+        loss_on=learn.loss_on,
+        token_budget=learn.token_budget,
+    )
+    units = score_units(layout, minibatches, learner.policy, learner.critic, learner.reference, cfg.sampling.filters())
+    weights, gaps = mismatch_weights(units, cap=learn.mismatch_cap, max_gap=learn.max_logprob_gap)
+    units, kl = apply_kl_penalty(units, learner.kl_coef.coef if cfg.kl.use == "reward" else 0.0)
+    advantages = token_advantages(
+        units,
+        method=credit.method,
+        gamma=credit.gamma,
+        lam=credit.lam,
+        gamma_turn=credit.gamma_turn,
+        lam_turn=credit.lam_turn,
+    )
+    metrics = mean_over_processes(kl | gaps | critic_metrics(units, advantages))
+    return scatter_advantages(layout, minibatches, units, advantages, weights, whitened=credit.whiten), metrics
+
+
+def update(
+    cfg: Config, learner: Learner, minibatches: Sequence[Sequence[MicroBatch]], step: int, *, acts: bool
+) -> dict[str, float]:
+    """Epochs over the minibatches, one gradient step each, until the policy is beyond `max_kl`; mean metrics.
+
+    Where the actor does not act yet, only the critic learns: a shared backbone is the actor's and must not move.
+    """
+    learn, policy, critic, filters = cfg.learn, learner.policy, learner.critic, cfg.sampling.filters()
+    heads = [parameter for group in learner.critic_optimizer.param_groups for parameter in group["params"]]
+    order = [
+        minibatches[index]
+        for epoch in range(learn.epochs)
+        for index in numpy_rng(cfg.seed, "order", step, epoch).permutation(len(minibatches))
+    ]
+    policy.train()
+    taken: list[dict[str, float]] = []
+    for minibatch in order:
+        sums = WeightedSum()
+        for micro, share in weighted(minibatch, lambda micro: micro.batch.mask.sum()):
+            scores = (policy if acts else critic).evaluate(micro.batch.inputs, **filters)
+            apart = acts and critic is not policy
+            values = critic.evaluate(micro.batch.inputs, **filters).values if apart else scores.values
+            loss, stats = ppo_loss(scores, values, micro, cfg, kl_coef=learner.kl_coef.coef, acts=acts)
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+            sums.add({"loss/total": loss.detach(), **stats}, share)
+        means = {"loss/total": 0.0} | sums.over_processes()
+        too_far = learn.max_kl is not None and means.get("policy/approx_kl", 0.0) > learn.max_kl
+        if too_far or not acts:
+            learner.optimizer.zero_grad()
+        if too_far:
+            learner.critic_optimizer.zero_grad()
+            break
+        sum_gradients([*(policy.model.parameters() if acts else ()), *heads])
+        clip = {"max_norm": learn.max_grad_norm, "loss": means["loss/total"]}
+        own = clip_and_step(learner.critic_optimizer, heads, guard=learner.critic_guard, **clip)
+        means["optim/critic_grad_norm"] = own["optim/grad_norm"]
+        if acts:
+            means |= clip_and_step(learner.optimizer, policy.model.parameters(), guard=learner.guard, **clip)
+        taken.append(means)
+    names = dict.fromkeys(name for means in taken for name in means)
+    metrics = {name: sum(means[name] for means in taken) / len(taken) for name in names}
+    return metrics | {"optim/steps": len(taken), "policy/stopped": float(len(taken) < len(order))}
+
+
+def ppo_loss(
+    scores: Scores, values: Tensor | None, micro: MicroBatch, cfg: Config, *, kl_coef: float, acts: bool
+) -> tuple[Tensor, Metrics]:
+    """Clipped surrogate + coef · value loss − entropy_coef · entropy + kl_coef · KL, means over the counted tokens."""
+    learn, mask = cfg.learn, micro.batch.mask
+    value, _ = value_loss(values, micro.old_values, micro.returns, mask, kind=cfg.critic.loss, clip=cfg.critic.clip)
+    if not acts:
+        return value, {"loss/value": value.detach()}
+    surrogate, stats = ppo_clip(
+        scores.logprobs,
+        micro.old_logprobs,
+        micro.batch.advantages,
+        mask,
+        clip=learn.clip,
+        clip_high=learn.clip_high,
+        dual_clip=learn.dual_clip,
+        weights=micro.weights,
+    )
+    entropy = entropy_bonus(scores.entropy, mask)
+    loss = surrogate + cfg.critic.coef * value - learn.entropy_coef * entropy
+    metrics = {"loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+    metrics |= {f"policy/{name}": stat for name, stat in stats.items()}
+    if cfg.kl.use == "loss" and micro.reference_logprobs is not None:
+        metrics["loss/kl"], _ = kl_loss(scores.logprobs, micro.reference_logprobs, mask, estimator=k3)
+        loss = loss + kl_coef * metrics["loss/kl"]
+    return loss, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def make_rewards(cfg: Config) -> WeightedParts:
+    """The answer's score, the replies' format, the turns taken, and the progress of what came into view."""
+    r = cfg.rewards
+    seen = progress("seen_share", gamma=cfg.credit.gamma_turn, kept=r.progress_kept)
+    return WeightedParts(
+        {
+            "answer": (r.answer, answer_score),
+            "format": (r.format, format_fault),
+            "turn": (r.turn, turn_taken),
+            "progress": (r.progress, seen),
+        }
+    )

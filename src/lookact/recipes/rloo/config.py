@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lookact.algorithms.vlm_settings import QWEN3_VL_8B, Model, RaySettings, WarmStart
+from lookact.algorithms.vlm_settings import QWEN3_VL_8B, SFT, Model, RaySettings, VisionPretraining
 from lookact.config import setting
 from lookact.rollout.samplers.settings import Sampling
 from lookact.tasks.settings import NavigationConfig
@@ -23,50 +23,52 @@ INSTRUCTIONS = (
 class Learn:
     """REINFORCE with a leave-one-out baseline."""
 
-    updates: int = setting(100, help="learning steps", least=0)
-    groups: int = setting(8, help="starts a step", least=1)
+    iterations: int = setting(100, help="iterations of rollouts and update", least=0)
+    groups: int = setting(8, help="starts an iteration", least=1)
     group_size: int = setting(8, help="episodes from each start; one alone has no baseline", least=2)
     lr: float = setting(2e-4, help="peak learning rate", above=0)
-    adam_eps: float = setting(1e-5, help="of Adam; small ones blow up the noise on words that are never said", above=0)
-    warmup: int = setting(5, help="steps until the peak", least=0)
-    schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="how the rate falls after the peak")
-    clip_norm: float = setting(1.0, help="largest gradient norm", above=0)
+    adam_eps: float = setting(1e-5, help="Adam epsilon; 1e-8 amplifies gradient noise on rare tokens", above=0)
+    lr_warmup: int = setting(5, help="iterations of linear learning-rate warmup", least=0)
+    lr_schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="learning-rate decay after warmup")
+    max_grad_norm: float = setting(1.0, help="gradient clipping norm", above=0)
     credit: Literal["episode", "turn"] = setting(
-        "episode", help="compare whole returns, or what each turn was still to earn"
+        "episode", help="advantage from the episode return, or from rewards-to-go per turn"
     )
-    gamma: float = setting(1.0, help="what a reward one turn later counts, with credit by turn", least=0, most=1)
-    epochs: int = setting(1, help="passes over each step's episodes; the first is plain REINFORCE", least=1)
-    clip: float = setting(0.2, help="how far later passes may move a token's probability", above=0)
-    units: Literal["action", "reply"] = setting("action", help="tokens that learn: the JSON action's, or all sampled")
-    scale_advantages: bool = setting(True, help="divide advantages by their deviation over the batch")
-    blame: float = setting(
-        1.0, help="weight of negative advantages; below 1 the policy learns more from what worked", least=0, most=1
+    gamma: float = setting(1.0, help="discount a turn of the rewards-to-go (credit turn)", least=0, most=1)
+    epochs: int = setting(1, help="passes over an iteration's episodes; the first is plain REINFORCE", least=1)
+    clip: float = setting(0.2, help="PPO clip range of the probability ratio in later passes", above=0)
+    loss_on: Literal["action", "reply"] = setting("action", help="tokens in the loss: the JSON action's or all sampled")
+    scale_advantages: bool = setting(True, help="divide advantages by their root mean square over the batch")
+    negative_advantage_weight: float = setting(
+        1.0, help="weight of negative advantages; below 1 the policy learns more from successes", least=0, most=1
     )
-    entropy: float = setting(0.0, help="entropy bonus", least=0)
-    parity: float = setting(1e-4, help="nats by which sampling and scoring may differ before the run stops", above=0)
+    entropy_coef: float = setting(0.0, help="weight of the entropy bonus", least=0)
+    max_logprob_gap: float = setting(
+        1e-4, help="nats by which log-probs of sampler and learner may differ before the run stops", above=0
+    )
     token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
 
 
 @dataclass(frozen=True)
 class KL:
-    """Staying close to where RL began."""
+    """KL regularisation to a reference policy."""
 
-    reference: Literal["none", "frozen", "ema"] = setting("none", help="what to stay close to")
-    decay: float = setting(0.99, help="of the ema reference", above=0, below=1)
-    estimator: Literal["k1", "k2", "k3"] = setting("k3", help="k2 or k3; the gradient of k1 is only noise")
-    coef: float = setting(0.01, help="weight in the loss", least=0)
-    target: float | None = setting(None, help="nats a token to steer the weight to; none keeps it fixed", above=0)
-    horizon: int = setting(10_000, help="episodes over which the weight adapts", least=1)
+    reference: Literal["none", "frozen", "ema"] = setting("none", help="reference: after SFT, or a moving average")
+    decay: float = setting(0.99, help="decay of the ema reference", above=0, below=1)
+    estimator: Literal["k1", "k2", "k3"] = setting("k3", help="KL estimator; the gradient of k1 is only noise")
+    coef: float = setting(0.01, help="weight of the KL in the loss", least=0)
+    target: float | None = setting(None, help="target KL a token for an adaptive weight; none: fixed", above=0)
+    horizon: int = setting(10_000, help="episodes over which the adaptive weight moves", least=1)
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """On rooms that training never shows."""
 
-    every: int = setting(20, help="learning steps between evaluations, each followed by a checkpoint", least=1)
+    every: int = setting(20, help="iterations between evaluations, each followed by a checkpoint", least=1)
     episodes: int = setting(64, help="starts of each evaluation while training", least=1)
     final_episodes: int = setting(256, help="starts of the evaluations before and after RL; 0 leaves them out", least=0)
-    rows: int = setting(64, help="episodes side by side", least=1)
+    num_envs: int = setting(64, help="episodes run in parallel", least=1)
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,10 @@ class Config:
     seed: int = setting(0, help="seeds everything")
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
-    world: NavigationConfig = NavigationConfig()
+    env: NavigationConfig = NavigationConfig()
     sampling: Sampling = Sampling()
-    warm_start: WarmStart = WarmStart()
+    vision_pretraining: VisionPretraining = VisionPretraining()
+    sft: SFT = SFT()
     learn: Learn = Learn()
     kl: KL = KL()
     evaluation: Evaluation = Evaluation()
@@ -96,26 +99,36 @@ EASY_ROOMS = NavigationConfig(
 SHORT_REPLIES = Sampling(max_tokens=12, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
-        world=EASY_ROOMS,
+        env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=8, look_epochs=1, demos=16, epochs=1),
-        learn=Learn(updates=2, groups=2, group_size=4),
+        vision_pretraining=VisionPretraining(rooms=8, epochs=1),
+        sft=SFT(demonstrations=16, epochs=1),
+        learn=Learn(iterations=2, groups=2, group_size=4),
         evaluation=Evaluation(every=1, episodes=4, final_episodes=8),
     ),
     "small": Config(
-        world=EASY_ROOMS,
+        env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        warm_start=WarmStart(look_rooms=2000, look_epochs=4, demos=2000, epochs=3),
-        learn=Learn(updates=130, groups=12, group_size=12, credit="turn", gamma=0.5, units="reply", blame=0.5),
+        vision_pretraining=VisionPretraining(rooms=2000, epochs=4),
+        sft=SFT(demonstrations=2000, epochs=3),
+        learn=Learn(
+            iterations=130,
+            groups=12,
+            group_size=12,
+            credit="turn",
+            gamma=0.5,
+            loss_on="reply",
+            negative_advantage_weight=0.5,
+        ),
         evaluation=Evaluation(every=20, final_episodes=384),
     ),
     "full": Config(
         model=QWEN3_VL_8B,
-        world=NavigationConfig(image_size=448),
+        env=NavigationConfig(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256),
-        warm_start=WarmStart(demos=2000, epochs=1, lr=1e-5),
-        learn=Learn(updates=500, groups=16, group_size=8, lr=1e-6, parity=0.25, token_budget=32_768),
+        sft=SFT(demonstrations=2000, epochs=1, lr=1e-5),
+        learn=Learn(iterations=500, groups=16, group_size=8, lr=1e-6, max_logprob_gap=0.25, token_budget=32_768),
         kl=KL(reference="frozen", coef=0.01, target=0.02),
     ),
 }

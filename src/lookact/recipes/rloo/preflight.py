@@ -1,4 +1,4 @@
-"""What nav-rloo sees to before it begins."""
+"""Checks of nav-rloo before it starts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lookact.training.preflight import Job, need_same
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    check_scenes("world.scenes", cfg.world.scenes)
+    check_scenes("env.scenes", cfg.env.scenes)
     check_sampling(cfg.sampling)
     need_same(cfg, job.resume, SHAPES)
     check_ray(cfg.ray, job)
-    check_model(cfg.model, job, image_size=cfg.world.image_size)
+    check_model(cfg.model, job, image_size=cfg.env.image_size)

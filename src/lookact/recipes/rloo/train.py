@@ -1,90 +1,200 @@
-"""nav-rloo: a vision-language model learns to walk to things, by REINFORCE with a leave-one-out baseline.
+"""RLOO for multi-turn vision-language policies: REINFORCE with a leave-one-out baseline (arXiv:2402.14740).
 
-Imitate a navigator that looks around before it goes; then act in groups from equal starts, compare each episode
-with the others of its group (arXiv:2402.14740), and push the tokens of its actions up or down.
+SFT on an expert's demonstrations; then in each iteration `group_size` episodes from each of `groups` starts, advantages
+against the others of the group, and one or more passes of the clipped policy gradient over the sampled tokens.
+As recipe nav-rloo it learns the task "navigation".
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from lookact.algorithms.rollouts import staleness_of, stop_on_errors
-from lookact.algorithms.sft import micro_batches
-from lookact.algorithms.vlm import open_reference
-from lookact.models.vlm.loading import save_readers
-from lookact.models.vlm.reference import CopyReference
-from lookact.ops.kl import AdaptiveKL
-from lookact.recipes.rloo.config import Config
-from lookact.recipes.rloo.report import rollout_metrics, show_episodes
-from lookact.recipes.rloo.rollouts import open_nav_rollouts
-from lookact.recipes.rloo.runs import collect, evaluate, finish, open_policy, validate, warm_start
-from lookact.recipes.rloo.update import credit, objective
+import numpy as np
+from torch import Tensor
+
+from lookact.algorithms.evaluation import Evaluator
+from lookact.algorithms.group_advantages import (
+    drop_zero_variance_groups,
+    episode_advantages,
+    pack,
+    scale_advantages,
+    turn_advantages,
+)
+from lookact.algorithms.rollouts import (
+    Rollouts,
+    open_rollouts,
+    staleness_of,
+    stop_on_errors,
+    worker_context,
+    worker_model,
+)
+from lookact.algorithms.sft import supervised_start
+from lookact.algorithms.vlm import reference_logprobs
+from lookact.batch import Batch, Scores, TokenInputs
+from lookact.data.packing import micro_batches
+from lookact.models.vlm.policy import ChatVLM
+from lookact.ops.kl import k1, k2, k3, kl_loss
+from lookact.ops.masked import Metrics
+from lookact.ops.mismatch import logprob_gap
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.protocols import Task
+from lookact.recipes.rloo.config import KL, Config, Learn
+from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy
+from lookact.recipes.rloo.learner import Learner, follow_reference, make_learner
+from lookact.rollout.samplers.hf import HFSampler
+from lookact.tasks.navigation import NavigationTask
 from lookact.training.distributed import sum_gradients
-from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
+from lookact.training.evaluation import rollout_metrics, show_episodes, step_name
+from lookact.training.optim import (
+    WeightedSum,
+    clip_and_step,
+    set_learning_rate,
+    weighted,
+)
 from lookact.training.run import Run
-from lookact.training.sharding import share_out
 
 __all__ = ["collect", "evaluate", "main"]
 
+logger = logging.getLogger(__name__)
+ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    chat = open_policy(cfg, run.folder / "model")
-    before = warm_start(chat, cfg, run)
-    reference = open_reference(chat, cfg.kl.reference)
-    for policy in (chat, reference.chat) if isinstance(reference, CopyReference) else (chat,):
-        share_out(policy, cfg.parallel)
-    optimizer, guard = build_adamw({"policy": chat}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps), NonFiniteGuard()
-    coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
-    rollouts = run.closing.enter_context(open_nav_rollouts(chat, cfg, run.folder / "model"))
-    weights = {"model": chat.model, "readers": partial(save_readers, chat)}
-    state = {"optimizer": optimizer, "guard": guard, "kl": coef, "reference": reference}
-    run.restore(weights=weights, state=state)
-    run.save_on_sigterm = not cfg.ray.staleness
+    """SFT, RLOO, and the reports before and after it."""
+    task, final = NavigationTask(cfg.env), cfg.evaluation.final_episodes
+    policy, evaluator = open_policy(cfg, run.folder / "model"), make_evaluator(cfg, run.folder)
+    start = supervised_start(
+        policy,
+        task,
+        run,
+        vision=cfg.vision_pretraining,
+        sft=cfg.sft,
+        seed=cfg.seed,
+        system=cfg.instructions,
+        token_budget=cfg.learn.token_budget,
+        measure=lambda: evaluator.final_reports(policy, "before", episodes=final),
+    )
+    learner = make_learner(cfg, policy)
+    with make_rollouts(cfg, policy, task, run.folder / "model") as rollouts:
+        run.restore(weights=learner.weights(), state=learner.state())
+        run.save_on_sigterm = not cfg.ray.staleness
+        train(cfg, run, task, learner, rollouts, evaluator)
+    return evaluator.finish(policy, start, episodes=final)
 
-    for step in run.steps(cfg.learn.updates, "reinforcing"):
-        # look and act
-        saved_after = step % cfg.evaluation.every == 0 or step == cfg.learn.updates
-        began = time.perf_counter()
-        # nobody acts ahead over a checkpoint: a resumed run could not act with the weights before it
-        episodes = rollouts.act(step, ahead=not saved_after)
-        acted = time.perf_counter()
+
+def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
+    """RLOO's iterations."""
+    learn, policy, optimizer, filters = cfg.learn, learner.policy, learner.optimizer, cfg.sampling.filters()
+    for step in run.steps(learn.iterations, "rloo"):
+        # rollouts: `group_size` episodes from each of `groups` starts. None is sampled ahead over a checkpoint: a
+        # resumed run could not do so with the weights from before it
+        evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
+        clock = [time.perf_counter()]
+        episodes = rollouts.collect(step, ahead=not evaluates)
+        clock.append(time.perf_counter())
         lag = staleness_of(episodes, step)
-        metrics = rollout_metrics(episodes) | {"rollout/staleness": float(lag)}
+        metrics = rollout_metrics(episodes, task.outcome) | {"rollout/staleness": float(lag)}
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
-        # credit
-        segments = credit(episodes, cfg.learn, metrics)
+        # advantages: the return, or each turn's reward-to-go, minus the mean of the group's others
+        kept, metrics["rollout/zero_variance_groups"] = drop_zero_variance_groups(episodes)
+        if metrics["rollout/zero_variance_groups"] == 1.0:
+            logger.warning("step %d: all returns within each group are equal, no gradient", step)
+        advantages = turn_advantages(kept, gamma=learn.gamma) if learn.credit == "turn" else episode_advantages(kept)
+        advantages = scale_advantages(advantages) if learn.scale_advantages else advantages
+        advantages = [np.where(a < 0, learn.negative_advantage_weight * a, a) for a in advantages]
+        batches = micro_batches(policy, pack(kept, advantages, loss_on=learn.loss_on), learn.token_budget)
 
-        # learn
-        chat.train()
+        # update: gradients of the mean loss over the counted tokens of all micro-batches and processes
+        policy.train()
         metrics |= set_learning_rate(
-            optimizer, step, warmup=cfg.learn.warmup, total=cfg.learn.updates, schedule=cfg.learn.schedule
+            optimizer, step, warmup=learn.lr_warmup, total=learn.iterations, schedule=learn.lr_schedule
         )
-        batches = micro_batches(chat, segments, cfg.learn.token_budget)
-        for epoch in range(cfg.learn.epochs):
-            # of older weights the probabilities differ, and rightly so: the loss weighs them
-            loss_fn = objective(chat, reference, coef.coef, cfg, first=epoch == 0 and not lag)
-            loss, parts = accumulate(batches, loss_fn, lambda batch: batch.mask.sum(), policy=chat)
-            sum_gradients(chat.parameters())
-            parts |= clip_and_step(optimizer, chat.parameters(), max_norm=cfg.learn.clip_norm, guard=guard, loss=loss)
-            # the first pass speaks of the policy that acted
-            metrics = parts | metrics if epoch else metrics | parts
-        if isinstance(reference, CopyReference) and cfg.kl.reference == "ema":
-            reference.update(chat, cfg.kl.decay)
-        if cfg.kl.target is not None and math.isfinite(parts.get("policy/kl", math.nan)):
-            metrics["policy/kl_coef"] = coef.update(parts["policy/kl"], cfg.learn.groups * cfg.learn.group_size)
-        learned = time.perf_counter()
-        metrics |= {"loss/total": loss, "time/rollout": acted - began, "time/learn": learned - acted}
+        for epoch in range(learn.epochs):
+            sums = WeightedSum()
+            for batch, share in weighted(batches, lambda batch: batch.mask.sum(), policy=policy):
+                scores = policy.evaluate(batch.inputs, **filters)
+                # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
+                limit = math.inf if epoch or lag else learn.max_logprob_gap
+                gap = logprob_gap(scores.logprobs, batch.logprobs, batch.turns >= 0, limit=limit)
+                known = reference_logprobs(learner.reference, batch.inputs, **filters)
+                loss, stats = rloo_loss(scores, batch, known, learn=learn, kl=cfg.kl, kl_coef=learner.kl_coef.coef)
+                (loss * share).backward()  # type: ignore[no-untyped-call]
+                sums.add({"loss/total": loss.detach(), "policy/logprob_gap": gap, **stats}, share)
+            sum_gradients(policy.parameters())
+            means = {"loss/total": 0.0} | sums.over_processes()
+            means |= clip_and_step(
+                optimizer,
+                policy.parameters(),
+                max_norm=learn.max_grad_norm,
+                guard=learner.guard,
+                loss=means["loss/total"],
+            )
+            # the first pass speaks of the policy that sampled
+            metrics = means | metrics if epoch else metrics | means
+        metrics |= {"loss/total": means["loss/total"]} | follow_reference(learner, cfg, means)
 
-        # report
-        if not saved_after:
-            run.log(metrics, step, show="rollout/success_rate")
-            continue
-        metrics |= validate(chat, cfg, run, step).metrics("eval") | {"time/evaluate": time.perf_counter() - learned}
-        run.log(metrics, step, show="eval/success_rate")
-        run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
-        show_episodes(run.tracker, episodes, step)
-    return finish(chat, cfg, run, before)
+        # evaluate, log, checkpoint
+        clock.append(time.perf_counter())
+        metrics |= {"time/rollout": clock[1] - clock[0], "time/learn": clock[2] - clock[1]}
+        if evaluates:
+            report = evaluator.report(
+                policy, step_name(step), split="validate", episodes=cfg.evaluation.episodes, greedy=False
+            )
+            metrics |= task.report_metrics(report) | {"time/evaluate": time.perf_counter() - clock[2]}
+        run.log(metrics, step, show=f"{'eval' if evaluates else 'rollout'}/{task.best}")
+        if evaluates:
+            run.save(
+                step,
+                weights=learner.weights(),
+                state=learner.state(),
+                metrics=metrics,
+                best=(f"eval/{task.best}", "max"),
+            )
+            show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
+
+
+def rloo_loss(
+    scores: Scores, batch: Batch[TokenInputs], reference: Tensor | None, *, learn: Learn, kl: KL, kl_coef: float
+) -> tuple[Tensor, Metrics]:
+    """Clipped policy gradient − entropy_coef · entropy + kl_coef · KL to the reference, means over the counted tokens.
+
+    With the weights that sampled this is REINFORCE's gradient: the clip binds in later passes and on stale episodes.
+    """
+    policy_loss, stats = ppo_clip(scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=learn.clip)
+    entropy = entropy_bonus(scores.entropy, batch.mask)
+    loss = policy_loss - learn.entropy_coef * entropy
+    metrics = {"loss/policy": policy_loss.detach(), "policy/entropy": entropy.detach()}
+    metrics |= {f"policy/{name}": value for name, value in stats.items()}
+    if reference is not None:
+        divergence, stats = kl_loss(scores.logprobs, reference, batch.mask, estimator=ESTIMATORS[kl.estimator])
+        loss = loss + kl_coef * divergence
+        metrics["policy/kl"] = stats["kl"]
+    return loss, metrics
+
+
+def make_rollouts(cfg: Config, policy: ChatVLM, task: Task, folder: Path) -> Rollouts:
+    """In this process, or by workers on Ray that read the untrained model from `folder` or by its name."""
+    groups, group_size, ray = cfg.learn.groups, cfg.learn.group_size, cfg.ray
+    return open_rollouts(
+        policy,
+        ray,
+        actor=HFSampler(policy, cfg.sampling, system=cfg.instructions),
+        make_env=task.make_env,
+        specs_of=lambda step: task.specs(cfg.seed, "train", groups=groups, group_size=group_size, step=step),
+        make_context=partial(
+            worker_context,
+            task,
+            worker_model(cfg.model, gpus=ray.gpus),
+            folder.resolve(),
+            cfg.sampling,
+            system=cfg.instructions,
+            seed=cfg.seed,
+            num_envs=ray.episodes_per_task,
+        ),
+    )

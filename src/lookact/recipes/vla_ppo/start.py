@@ -16,8 +16,8 @@ from torch import Tensor
 
 from lookact.algorithms.behaviour_cloning import StepTable, cloning_loss, tabulate
 from lookact.algorithms.keypoint_pretraining import looking_loss, make_head
-from lookact.algorithms.sft import shuffled
 from lookact.algorithms.supervised_phase import Lesson, study
+from lookact.data.packing import shuffled
 from lookact.envs.tabletop.pretraining_images import FACTS
 from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA

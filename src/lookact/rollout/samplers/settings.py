@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lookact.config import setting
 
@@ -19,6 +20,10 @@ class Sampling:
     min_action_tokens: int = setting(10, least=1, help="fewest tokens an action may have")
     max_action_tokens: int = setting(100, least=1, help="most tokens an action may have")
     max_context: int = setting(4096, least=64, help="tokens after which a conversation starts afresh")
+
+    def filters(self) -> dict[str, Any]:
+        """What scores must share with sampling to be of the same distribution."""
+        return {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
 
 
 @dataclass(frozen=True)

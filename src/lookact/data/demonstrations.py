@@ -1,4 +1,4 @@
-"""Demonstrations as episodes, so that supervised training takes the same road as everything else."""
+"""Demonstrations as episodes: SFT packs and scores them as it does what a policy sampled."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lookact.text.chat import expand_images, following, opening
-from lookact.types import Decision, Episode, Image, Observation, Turn
+from lookact.types import Decision, Demonstration, Episode, Image, Turn
 
 
 @dataclass(frozen=True)
-class Demo:
-    """What an expert saw and said. Only replies it stands by are imitated."""
-
-    observations: tuple[Observation, ...]
-    replies: tuple[str, ...]
-    imitate: tuple[bool, ...]
-    """False where a random action was put in: the policy sees it happen, and learns only the recovery."""
-
-
-@dataclass(frozen=True)
-class Script:
+class ChatTemplate:
     """How a chat model writes a conversation down."""
 
     encode: Callable[[str], list[int]]
@@ -32,22 +22,22 @@ class Script:
     system: str = ""
 
 
-def demo_episode(demo: Demo, script: Script, *, name: str) -> Episode:
+def demo_episode(demo: Demonstration, template: ChatTemplate, *, name: str) -> Episode:
     """The conversation as the policy itself would have had it: prompts, images, and the expert's replies as units."""
     turns = []
     for index, (observation, reply, imitate) in enumerate(zip(demo.observations, demo.replies, demo.imitate)):
         n = len(observation.images)
         text = (
-            opening(script.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
+            opening(template.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
         )
-        counts = [script.image_tokens(image) for image in observation.images.values()]
-        ids = np.array([*script.encode(reply), script.end_id], dtype=np.int64)
+        counts = [template.image_tokens(image) for image in observation.images.values()]
+        ids = np.array([*template.encode(reply), template.end_id], dtype=np.int64)
         decision = Decision(
             action=reply,
             logprobs=np.zeros(len(ids), dtype=np.float32),
             mask=np.full(len(ids), imitate),
             token_ids=ids,
-            prompt_ids=expand_images(script.encode(text), script.image_pad_id, counts),
+            prompt_ids=expand_images(template.encode(text), template.image_pad_id, counts),
             fresh=index == 0,
         )
         last = index == len(demo.replies) - 1

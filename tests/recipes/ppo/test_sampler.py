@@ -1,4 +1,4 @@
-"""Who samples for vqa-ppo. What needs the real vLLM is run by `make test-vllm`."""
+"""The sampler of vqa-ppo. What needs the real vLLM is run by `make test-vllm`."""
 
 import importlib.util
 import json
@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from lookact.algorithms import rollouts
+from lookact.algorithms.rollouts import open_sampler
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, TokenMismatch
 from lookact.models.vlm.loading import write_snapshot
-from lookact.recipes.ppo import engine as vqa_engine
-from lookact.recipes.ppo.engine import open_engine
-from lookact.recipes.ppo.runs import open_policy
+from lookact.recipes.ppo.evaluate import open_policy
 from lookact.recipes.ppo.train import main
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import VllmSpec
@@ -39,10 +39,17 @@ def chat(vqa_config, vqa_model):
     return open_policy(vqa_config, vqa_model)
 
 
+def opened(chat, cfg, run, engine="hf"):
+    return open_sampler(
+        chat, engine, cfg.sampling, system="", vllm=cfg.vllm, folder=run.folder / "engine", max_logprob_gap=1e-3,
+        closing=run.closing,
+    )  # fmt: skip
+
+
 def test_the_learners_own_engine_needs_only_its_version(chat, vqa_config, run):
-    actor, refresh = open_engine(chat, vqa_config, run)
+    actor, sync = opened(chat, vqa_config, run)
     assert isinstance(actor, HFSampler)
-    assert refresh(4) == {}
+    assert sync(4) == {}
     assert actor.version == 4
 
 
@@ -56,22 +63,22 @@ def test_an_engine_with_another_tokenizer_is_refused_before_it_starts(chat, vqa_
         path.write_text(json.dumps(content))
         return folder
 
-    monkeypatch.setattr(vqa_engine, "write_snapshot", tampered)
+    monkeypatch.setattr(rollouts, "write_snapshot", tampered)
     with pytest.raises(TokenMismatch, match="vocabulary: 2 ids differ: id"):
-        open_engine(chat, replace(vqa_config, engine=engine), run)
+        opened(chat, vqa_config, run, engine)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "vllm-server"])
 @pytest.mark.skipif(HAS_VLLM, reason="vLLM is installed")
 def test_without_vllm_the_remedy_is_named(chat, vqa_config, run, engine):
     with pytest.raises(ConfigError, match=r"pip install 'lookact\[vllm\]'"):
-        open_engine(chat, replace(vqa_config, engine=engine), run)
+        opened(chat, vqa_config, run, engine)
 
 
 def test_several_processes_can_not_share_an_engine(chat, vqa_config, run, monkeypatch):
-    monkeypatch.setattr(vqa_engine, "world_size", lambda: 2)
+    monkeypatch.setattr(rollouts, "world_size", lambda: 2)
     with pytest.raises(ConfigError, match="serves one process, this run has 2"):
-        open_engine(chat, replace(vqa_config, engine="vllm"), run)
+        opened(chat, vqa_config, run, "vllm")
 
 
 def with_engine(cfg, engine):

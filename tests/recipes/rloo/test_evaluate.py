@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lookact.algorithms.vlm_settings import WarmStart
+from lookact.algorithms.vlm_settings import SFT, VisionPretraining
 from lookact.data.episode_store import MANIFEST, EpisodeStore
-from lookact.recipes.rloo.runs import open_checkpoint, report_on
+from lookact.recipes.rloo.evaluate import make_evaluator, open_checkpoint
 from lookact.recipes.rloo.train import collect, evaluate, main
-from lookact.training.run import open_run
 
 pytestmark = pytest.mark.slow
 
@@ -45,17 +44,20 @@ def test_a_checkpoint_can_be_measured_and_gives_what_the_run_saw(nav_started, tr
 def test_the_supervised_start_is_taken_up_again_and_not_learned_twice(nav_started, train, tmp_path):
     cfg = replace(
         nav_started,
-        warm_start=WarmStart(look_rooms=2, look_epochs=1, demos=4, epochs=1, rows=4),
-        learn=replace(nav_started.learn, updates=0),
+        vision_pretraining=VisionPretraining(rooms=2, epochs=1),
+        sft=SFT(demonstrations=4, epochs=1, batch_size=4),
+        learn=replace(nav_started.learn, iterations=0),
         evaluation=replace(nav_started.evaluation, final_episodes=4),
     )
     first = train(main, cfg)
-    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run/warm_start").iterdir()}
-    assert {"metrics.json", "seeing.jsonl", "imitation.jsonl", "model.safetensors"} <= {path.name for path in written}
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run/sft").iterdir()}
+    assert {"metrics.json", "vision_pretraining.jsonl", "sft.jsonl", "model.safetensors"} <= {
+        path.name for path in written
+    }
     again = train(main, cfg, resume=True)
     assert (again["before"], again["after"]) == (first["before"], first["after"])
     assert again["before"] == again["after"]
-    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "run/warm_start").iterdir()}
+    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "run/sft").iterdir()}
 
 
 def test_collection_fills_a_folder_in_the_format_of_the_manifest(nav_started, tmp_path):
@@ -74,7 +76,7 @@ def test_collection_fills_a_folder_in_the_format_of_the_manifest(nav_started, tm
 
 
 def test_a_collection_that_is_killed_ends_like_one_that_was_not(nav_started, tmp_path):
-    cfg = replace(nav_started, evaluation=replace(nav_started.evaluation, rows=2))
+    cfg = replace(nav_started, evaluation=replace(nav_started.evaluation, num_envs=2))
     collect(cfg, checkpoint=None, episodes=10, out=tmp_path / "whole")
     manifest = tmp_path / "broken" / MANIFEST
     child = os.fork()
@@ -107,8 +109,7 @@ def test_instructions_reach_every_prompt(nav_started, nav_start, tmp_path):
     cfg = replace(nav_started, instructions="You walk.")
     collect(cfg, checkpoint=None, episodes=1, out=tmp_path)
     chat = open_checkpoint(cfg, nav_start)
-    with open_run(tmp_path / "run", {}, tensorboard=False) as run:
-        report_on(chat, cfg, run, "sampled", split="test", episodes=1, greedy=False)
+    make_evaluator(cfg, tmp_path / "run").report(chat, "sampled", split="test", episodes=1, greedy=False)
     for folder in (tmp_path, tmp_path / "run/episodes/sampled"):
         (episode,) = EpisodeStore(folder).episodes()
         prompt = chat.tokenizer.decode(episode.turns[0].decision.prompt_ids)

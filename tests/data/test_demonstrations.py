@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lookact.algorithms.vlm import script_of
-from lookact.data.demos import Demo, demo_episode
-from lookact.data.segments import cut
+from lookact.algorithms.vlm import template_of
+from lookact.data.demonstrations import demo_episode
+from lookact.data.packing import to_segments
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.types import EpisodeSpec, Observation
+from lookact.types import Demonstration, EpisodeSpec, Observation
 
 
 def seen(text, *shades, size=64):
@@ -17,7 +17,7 @@ def seen(text, *shades, size=64):
     return Observation(text=text, images=images)
 
 
-DEMO = Demo(
+DEMO = Demonstration(
     observations=(seen("Find the bed.", 10), seen("Moved.", 20, 30), seen("Blocked.")),
     replies=("Left.", "Anywhere.", "Right."),
     imitate=(True, False, True),
@@ -25,8 +25,8 @@ DEMO = Demo(
 
 
 def test_the_conversation_reads_as_it_was_held(chat):
-    episode = demo_episode(DEMO, script_of(chat, system="Walk."), name="d")
-    (segment,) = cut(episode)
+    episode = demo_episode(DEMO, template_of(chat, system="Walk."), name="d")
+    (segment,) = to_segments(episode)
     image = "<|vision_start|>" + "<|image_pad|>" * 4 + "<|vision_end|>"
     reply = "<|im_end|>\n<|im_start|>assistant\n"
     assert chat.tokenizer.decode(segment.ids) == (
@@ -39,7 +39,7 @@ def test_the_conversation_reads_as_it_was_held(chat):
 
 
 def test_only_replies_that_the_expert_stands_by_count_up_to_their_end(chat):
-    (segment,) = cut(demo_episode(DEMO, script_of(chat), name="d"))
+    (segment,) = to_segments(demo_episode(DEMO, template_of(chat), name="d"))
     counted = segment.ids[segment.positions[segment.mask]]
     assert chat.tokenizer.decode(counted) == "Left.<|im_end|>Right.<|im_end|>"
 
@@ -61,7 +61,7 @@ class Echo:
 def test_prompts_are_those_that_the_policy_itself_is_given(chat, max_tokens):
     actor = HFSampler(chat, Sampling(max_tokens=max_tokens, min_action_tokens=1), system="Walk.")
     (lived,) = collect([EpisodeSpec("e", 0, 0)], [Echo()], actor)
-    shown = demo_episode(DEMO, script_of(chat, system="Walk."), name="d")
+    shown = demo_episode(DEMO, template_of(chat, system="Walk."), name="d")
     replies = [turn.decision.token_ids for turn in lived.turns]
     for own, told, before in zip(lived.turns, shown.turns, [None, *replies[:-1]], strict=True):
         # where the reply before was cut off, its end is told with this prompt
@@ -71,6 +71,6 @@ def test_prompts_are_those_that_the_policy_itself_is_given(chat, max_tokens):
 
 def test_a_demonstration_is_one_segment_with_zero_reward(chat):
     short = dataclasses.replace(DEMO, observations=DEMO.observations[:1], replies=("Left.",), imitate=(True,))
-    (segment,) = cut(demo_episode(short, script_of(chat), name="d"))
+    (segment,) = to_segments(demo_episode(short, template_of(chat), name="d"))
     assert segment.episode_return == 0.0
     assert not segment.logprobs.any()

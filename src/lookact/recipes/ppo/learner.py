@@ -1,0 +1,76 @@
+"""Actor, critic and reference of PPO, with their optimizers and learning rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch.optim import Optimizer
+
+from lookact.algorithms.vlm import Reference, open_reference
+from lookact.models.vlm.loading import save_readers
+from lookact.models.vlm.policy import ChatVLM
+from lookact.ops.kl import AdaptiveKL
+from lookact.recipes.ppo.config import Config
+from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Actor and critic, each with its optimizer, and what a checkpoint keeps of them."""
+
+    policy: ChatVLM
+    critic: ChatVLM
+    """The policy itself where the backbone is shared."""
+    reference: Reference
+    optimizer: Optimizer
+    critic_optimizer: Optimizer
+    guard: NonFiniteGuard
+    critic_guard: NonFiniteGuard
+    kl_coef: AdaptiveKL
+
+    def weights(self) -> dict[str, Any]:
+        own = {} if self.critic is self.policy else {"critic": self.critic.model}
+        readers = partial(save_readers, self.policy)
+        return {"model": self.policy.model, "readers": readers, **own, "value_head": self.critic.value_head}
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "policy": self.optimizer,
+            "critic": self.critic_optimizer,
+            "policy_guard": self.guard,
+            "critic_guard": self.critic_guard,
+            "kl": self.kl_coef,
+            "reference": self.reference,
+        }
+
+
+def make_learner(cfg: Config, policy: ChatVLM, critic: ChatVLM) -> Learner:
+    """The reference is the policy as it is now."""
+    head = critic.value_head if critic is policy else critic
+    assert head is not None
+    return Learner(
+        policy,
+        critic,
+        reference=open_reference(policy, cfg.kl.reference),
+        optimizer=build_adamw({"policy": policy.model}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps),
+        critic_optimizer=build_adamw({"critic": head}, lr=cfg.critic.lr),
+        guard=NonFiniteGuard(),
+        critic_guard=NonFiniteGuard(),
+        kl_coef=AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon),
+    )
+
+
+def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:
+    """The learning rates of a step; the actor's warmup begins where the critic's ends."""
+    learn, alone = cfg.learn, cfg.critic.warmup
+    rate = set_learning_rate(
+        learner.optimizer,
+        max(0, step - alone),
+        warmup=learn.lr_warmup,
+        total=max(1, learn.iterations - alone),
+        schedule=learn.lr_schedule,
+    )
+    own = set_learning_rate(learner.critic_optimizer, step, total=learn.iterations, schedule=learn.lr_schedule)
+    return rate | {"optim/critic_lr": own["optim/lr"]}
