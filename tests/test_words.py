@@ -47,7 +47,7 @@ TWO_MEANINGS = {
 
 
 OTHER_RANGE = {"task", "reference", "kind", "hidden"}
-"""One meaning, of which recipes take different values: a task's name, a reference, the kind of a group, layer widths."""
+"""One meaning, other values by recipe: a task's name, a reference, the kind of a group, layer widths."""
 TYPES_LEFT = {"camera", "memory", "questions", "schedule", "reward"}
 
 

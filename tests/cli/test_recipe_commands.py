@@ -8,6 +8,7 @@ import yaml
 import lookact
 from lookact.cli import bench, main
 from lookact.cli.recipes import RECIPES as REAL_RECIPES
+from lookact.config.aliases import SETTINGS
 
 
 def output(capsys, *words) -> str:
@@ -40,6 +41,19 @@ def test_a_second_run_of_the_same_name_is_refused_unless_it_goes_on(capsys):
     result = json.loads(output(capsys, "train", "toy", "--name", "n", "--auto-resume", "--json"))
     # the run's own config is kept
     assert result["lr"] == 0.25
+
+
+def test_a_run_of_an_earlier_version_goes_on_under_todays_names(tmp_path, monkeypatch, capsys, caplog):
+    output(capsys, "train", "toy", "--name", "n", "--optim.lr", "0.25")
+    saved = tmp_path / "runs/toy/n/config.yaml"
+    assert "  lr: 0.25" in saved.read_text()
+    saved.write_text(saved.read_text().replace("  lr: 0.25", "  speed: 0.25\n  dead: 3"))
+    monkeypatch.setitem(SETTINGS, "toy", {"optim.speed": "optim.lr", "optim.dead": ""})
+    result = json.loads(output(capsys, "train", "toy", "--name", "n", "--auto-resume", "--json"))
+    assert result["lr"] == 0.25
+    assert "optim.speed is now called optim.lr" in caplog.text
+    assert "changed since this run began" not in caplog.text
+    assert "speed" not in saved.read_text()
 
 
 def test_a_run_records_its_recipe_and_preset(tmp_path, capsys):
