@@ -40,10 +40,10 @@ SURE = 20.0
 NOTES = (
     "SAC: batches of 256 drawn from a full replay, states of 39 numbers and actions of 4, two layers of 256 for the "
     "actor and each of two critics, Adam, temperature learned, targets moved in every step; ratio = time of "
-    "stable-baselines3 over LookAct's",
+    "stable-baselines3 over LookAct's, whose step is `sac_update` of recipes/pref_sac/train.py",
     "what LookAct saves: both critics are one batched product, the actor's step works out no gradient of the critics' "
     "weights, and Adam is fused; all else is autograd on both sides",
-    "labels: a tiny Qwen3-VL behind this project's server, one picture pair of 64x64 a question, replies of 16 tokens; "
+    "labels: a tiny Qwen3-VL behind this project's server, one image pair of 64x64 a question, replies of 16 tokens; "
     "16 questions under way at once, against one at a time; client and server are counted together",
 )
 
@@ -71,11 +71,11 @@ def measures(repetitions: int, load: Load | None = None) -> list[Callable[[], Ro
 
 def sac_row(load: Load, repetitions: int) -> Row:
     """Gradient steps beside stable-baselines3's; LookAct's alone where that is missing."""
-    name, ours = f"SAC gradient steps, batches of {load.rows}", (learns, (load,))
+    name, ours = f"SAC gradient steps, batches of {load.rows}", (gradient_steps, (load,))
     if importlib.util.find_spec("stable_baselines3") is None:
         alone = race({"ours": ours}, repetitions=repetitions)
         return lone_row(name, alone, WITHOUT_SB3, _rate)
-    times = race({"ours": ours, "against": (learns_by_sb3, (load,))}, repetitions=repetitions)
+    times = race({"ours": ours, "against": (sb3_gradient_steps, (load,))}, repetitions=repetitions)
     return timed_row(name, times, FASTER, _rate)
 
 
@@ -92,7 +92,7 @@ def _rate(timing: Timing) -> str:
     return f"{timing.facts['done'] / timing.median:.0f}/s"
 
 
-def learns(load: Load) -> Work:
+def gradient_steps(load: Load) -> Work:
     """LookAct's gradient steps, by the function that pref-sac's loop calls."""
     torch.set_num_threads(1)
     generator = torch_rng(0, "bench")
@@ -111,7 +111,7 @@ def learns(load: Load) -> Work:
     return work
 
 
-def learns_by_sb3(load: Load) -> Work:
+def sb3_gradient_steps(load: Load) -> Work:
     """The same by stable-baselines3."""
     from stable_baselines3 import SAC as Theirs
     from stable_baselines3.common.logger import configure
@@ -168,8 +168,8 @@ def labels(folder: str, load: Load, concurrency: int) -> Work:
     rng = numpy_rng(0, "pairs")
 
     def work() -> Facts:
-        pictures = rng.integers(256, size=(load.pairs, 2, load.image_size, load.image_size, 3), dtype=np.uint8)
-        given = judge.compare([(first, second) for first, second in pictures], GOAL)
+        images = rng.integers(256, size=(load.pairs, 2, load.image_size, load.image_size, 3), dtype=np.uint8)
+        given = judge.compare([(first, second) for first, second in images], GOAL)
         return {"done": len(given), "characters": sum(len(each.raw_text) for each in given)}
 
     return work

@@ -11,7 +11,7 @@ SMALL = Load(state_size=5, action_size=2, hidden=(16, 16), rows=32, capacity=100
 
 def test_both_sides_train_networks_of_one_size_as_often():
     pytest.importorskip("stable_baselines3", reason="needs lookact[bench]")
-    ours, theirs = control_sac.learns(SMALL)(), control_sac.learns_by_sb3(SMALL)()
+    ours, theirs = control_sac.gradient_steps(SMALL)(), control_sac.sb3_gradient_steps(SMALL)()
     assert ours == theirs
 
 

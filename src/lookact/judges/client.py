@@ -24,11 +24,11 @@ from lookact.errors import JudgeError
 from lookact.seeding import numpy_rng
 from lookact.types import Image
 
-PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))
-"""Answers that another try may change."""
-SHORTEST, LONGEST = 0.25, 10.0
+RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504))
+"""Status codes that are retried."""
+MIN_DELAY_S, MAX_DELAY_S = 0.25, 10.0
 """Seconds before the first retry, and the most between two."""
-MOST_ASKED = 300.0
+MAX_RETRY_AFTER_S = 300.0
 """A server that asks for a longer pause is asked again after this one."""
 Content = Sequence[str | Image]
 """Texts and images of one user message, in their order."""
@@ -117,7 +117,7 @@ class JudgeClient:
             answer, reason = self._try(method, url, body)
             if answer is not None and answer.is_success:
                 return answer
-            if answer is not None and answer.status_code not in PASSING:
+            if answer is not None and answer.status_code not in RETRIED:
                 raise JudgeError(f"{url} refused the request: {reason}")
             pause = max(retry_after(answer), self._pause(number, attempt))
             waited += time.monotonic() - start + pause
@@ -137,7 +137,7 @@ class JudgeClient:
             answer = self._http.request(method, url, json=body)
         except httpx.TransportError as error:
             return None, f"{type(error).__name__}: {error}"
-        return answer, f"{answer.status_code}, {told(answer)}" if not answer.is_success else ""
+        return answer, f"{answer.status_code}, {error_message(answer)}" if not answer.is_success else ""
 
     def _read(self, answer: httpx.Response, *path: str | int) -> Any:
         try:
@@ -150,7 +150,7 @@ class JudgeClient:
 
     def _pause(self, number: int, attempt: int) -> float:
         """Twice as long each time, and half of it by chance: clients that failed together must not return together."""
-        whole = min(LONGEST, SHORTEST * 2.0 ** min(attempt, 16))
+        whole = min(MAX_DELAY_S, MIN_DELAY_S * 2.0 ** min(attempt, 16))
         return whole * (0.5 + 0.5 * float(numpy_rng(self.spec.seed, "jitter", number, attempt).random()))
 
 
@@ -174,7 +174,7 @@ def wait_until_ready(url: str, *, seconds: float, sleep: Callable[[float], None]
         sleep(0.2)
 
 
-def told(answer: httpx.Response) -> str:
+def error_message(answer: httpx.Response) -> str:
     """What an error response says, in one line."""
     try:
         text = str(answer.json()["error"]["message"])
@@ -187,11 +187,11 @@ def retry_after(answer: httpx.Response | None) -> float:
     """Seconds that a response asks to wait, given as a number or a date; 0 where it says nothing that can be read."""
     given = "" if answer is None else answer.headers.get("Retry-After", "")
     try:
-        return min(MOST_ASKED, max(0.0, float(given)))
+        return min(MAX_RETRY_AFTER_S, max(0.0, float(given)))
     except ValueError:
         pass
     try:
-        return min(MOST_ASKED, max(0.0, parsedate_to_datetime(given).timestamp() - time.time()))
+        return min(MAX_RETRY_AFTER_S, max(0.0, parsedate_to_datetime(given).timestamp() - time.time()))
     except (ValueError, TypeError):
         return 0.0
 

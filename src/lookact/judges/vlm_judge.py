@@ -1,7 +1,7 @@
-"""A VLM that compares two pictures against a goal (RL-VLM-F, arXiv:2402.03681): describe first, then decide.
+"""A VLM that compares two images against a goal (RL-VLM-F, arXiv:2402.03681): describe first, then decide.
 
-Variants: `two_step` asks for a description of both pictures, then for 0, 1 or -1 by the description alone; `single`
-asks for the number at once; `rating` asks for 0 to 10 for each picture and compares. Every request goes through the
+Variants: `two_step` asks for a description of both images, then for 0, 1 or -1 by the description alone; `single`
+asks for the number at once; `rating` asks for 0 to 10 for each image and compares. Every request goes through the
 cache, so that what was once answered is never asked again, also where a run was killed between two steps.
 """
 
@@ -104,7 +104,7 @@ class VLMJudge:
 
 
 def both(pair: Pair, question: str) -> list[str | Image]:
-    """Two pictures with their numbers, and the question after them."""
+    """Two images with their numbers, and the question after them."""
     return [prompts.DESCRIBE_OPENING, pair[0], prompts.DESCRIBE_BETWEEN, pair[1], question]
 
 

@@ -128,16 +128,8 @@ def run_episode(act: Act, env: ControlEnv, seed: int, *, goal: str, images: bool
         state, reward, terminated, truncated, info = env.step(action)
         # a task that was done once counts as done
         success = success or bool(info["success"])
-        turns.append(
-            control_turn(
-                observation,
-                action,
-                float(reward),
-                terminated=terminated,
-                truncated=truncated,
-                info={"success": success},
-            )
-        )
+        ends = {"terminated": terminated, "truncated": truncated}
+        turns.append(control_turn(observation, action, float(reward), **ends, info={"success": success}))
     return turns, observe(state)
 
 
