@@ -223,3 +223,18 @@ def test_what_cannot_work_says_so(open_pool, cluster, tmp_path):
     with pytest.raises(EngineError, match=r"could not be built: .*no such room"):
         pool.push(weights(1.0), 0)
     pool.close()
+
+
+def test_a_cluster_started_here_listens_on_loopback_alone(cluster):
+    import psutil
+    import ray
+
+    ray.get(ray.remote(lambda: 1).remote())
+    own = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    heard = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in own
+        for connection in process.net_connections("inet")
+        if connection.status == "LISTEN" and process.pid != os.getpid()
+    }
+    assert heard == {"127.0.0.1"}

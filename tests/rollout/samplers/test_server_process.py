@@ -1,5 +1,6 @@
 """A real child process with a real HTTP server in it: Python's own."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from lookact.errors import EngineError
-from lookact.rollout.samplers.server_process import ServerProcess, free_port
+from lookact.rollout.samplers.server_process import KEY, KeyMiddleware, ServerProcess, free_port
 
 
 def file_server(port):
@@ -96,3 +97,28 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
 def test_free_ports_differ_from_a_port_in_use(server):
     server.start()
     assert free_port() != server.port
+
+
+def test_only_who_knows_the_key_gets_past_health(monkeypatch):
+    monkeypatch.setenv(KEY, "s3cret")
+    events = []
+
+    async def app(scope, receive, send):
+        events.append(scope["path"])
+
+    async def send(event):
+        events.append(event.get("status"))
+
+    def ask(path, *headers, kind="http"):
+        events.clear()
+        scope = {"type": kind, "path": path, "headers": headers}
+        asyncio.run(KeyMiddleware(app)(scope, None, send))
+        return events[0] if events else None
+
+    right = (b"authorization", b"Bearer s3cret")
+    assert ask("/health") == "/health"
+    for path in ("/collective_rpc", "/inference/v1/generate", "/v1/models", "/health/../sleep", "/"):
+        assert ask(path) == 401
+        assert ask(path, (b"authorization", b"Bearer wrong")) == 401
+        assert ask(path, right) == path
+    assert ask("/ws", kind="websocket") is None

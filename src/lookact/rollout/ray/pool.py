@@ -10,8 +10,9 @@ import importlib.util
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ if importlib.util.find_spec("ray") is None:
     raise ConfigError("workers on Ray need the package: pip install 'lookact[ray]'")
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import ObjectLostError, RayActorError, RayError, RayTaskError
 
 logger = logging.getLogger(__name__)
@@ -187,14 +189,15 @@ def join_cluster(address: str = "", *, cpus: int | None = None, store_bytes: int
         return True
     for patient in (True, True, False):
         try:
-            ray.init(
-                num_cpus=cpus,
-                include_dashboard=False,
-                object_store_memory=store_bytes,
-                # acting is this machine's work, not something for its spare moments
-                _system_config={"worker_niceness": 0},
-                **quiet,
-            )
+            with loopback_only():
+                ray.init(
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    object_store_memory=store_bytes,
+                    # acting is this machine's work, not something for its spare moments
+                    _system_config={"worker_niceness": 0},
+                    **quiet,
+                )
             break
         except Exception as error:
             # Ray gives its own processes half a minute, short on a busy machine, and raises a bare Exception
@@ -202,6 +205,25 @@ def join_cluster(address: str = "", *, cpus: int | None = None, store_bytes: int
             if not patient:
                 raise EngineError(f"Ray does not start on this machine: {str(error).splitlines()[0]}") from error
     return True
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """A cluster started here listens on loopback alone, unless Ray's own variable is set: it would on every interface.
+
+    Linux machines are told to do as Ray does on a laptop; `_node_ip_address="127.0.0.1"` is turned into a public one.
+    """
+    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    if name in os.environ:
+        yield
+        return
+    os.environ[name], before = "0", ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[name]
 
 
 def leave_cluster() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hmac
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -23,8 +25,28 @@ POLL = 0.2
 """Seconds between health checks of a server that is coming up."""
 GRACE = 10.0
 """Seconds a server has to end by itself."""
+KEY = "VLLM_API_KEY"
+"""The variable by which a server of ours is told its key: other users see a command line, not an environment."""
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+class KeyMiddleware:
+    """ASGI middleware that lets in who knows the key in the environment; `/health` is open.
+
+    vLLM's own key guards the paths below /v1 alone, and not those that load weights or call into its workers.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.expected = app, f"Bearer {os.environ[KEY]}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "lifespan" or scope.get("path") == "/health" or hmac.compare_digest(given, self.expected):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
 
 
 class ServerProcess:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 from lookact.errors import EngineError
 from lookact.judges.client import encode_png
 from lookact.models.vlm.loading import write_tensors
-from lookact.rollout.samplers.server_process import ServerProcess
+from lookact.rollout.samplers.server_process import KEY, KeyMiddleware, ServerProcess
 from lookact.rollout.samplers.settings import VllmSpec
 from lookact.rollout.samplers.vllm import ENVIRONMENT, require_vllm, version_of
 from lookact.types import TokenPrompt, TokenReply
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 UNKNOWN = -1
 GENERATE = "/inference/v1/generate"
+MIDDLEWARE = f"{KeyMiddleware.__module__}.{KeyMiddleware.__qualname__}"
 PNG = "data:image/png;base64,"
 
 
@@ -42,12 +44,14 @@ class VllmServer:
         require_vllm()
         self.weights, self.arguments, self.spec = start, arguments, spec
         self.folder, self.version = start.parent, UNKNOWN
-        self.process = ServerProcess(
-            self._command, log=self.folder / "server.log", timeout_s=spec.start_timeout_s, env=ENVIRONMENT
-        )
+        key = secrets.token_hex(24)
+        env = {**ENVIRONMENT, KEY: key}
+        log = self.folder / "server.log"
+        self.process = ServerProcess(self._command, log=log, timeout_s=spec.start_timeout_s, env=env)
         self._http = httpx.Client(
             timeout=spec.reply_timeout_s,
             limits=httpx.Limits(max_connections=spec.max_num_seqs, max_keepalive_connections=spec.max_num_seqs),
+            headers={"Authorization": f"Bearer {key}"},
             trust_env=False,
         )
         self.process.start()
@@ -102,7 +106,8 @@ class VllmServer:
         words = [word for name, value in self.arguments.items() for word in option(name, value)]
         # a process of the same environment, so that it finds this package's worker extension
         server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-scale-out"]
-        return [*server, "--host", "127.0.0.1", "--port", str(port), "--model", str(self.weights), *words]
+        server += ["--host", "127.0.0.1", "--port", str(port), "--middleware", MIDDLEWARE]
+        return [*server, "--model", str(self.weights), *words]
 
     def _ask(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> TokenReply | None:
         """The reply, or None where the server is gone or hangs; a request that it refuses raises."""
