@@ -5,7 +5,7 @@ from lookact.lazy import lazy_exports
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "group_advantages": "rewards_to_go",
+        "group_advantages": "episode_advantages turn_advantages rewards_to_go",
         "behaviour_cloning": "cloning_loss",
         "vision_pretraining": "pretrain_vision",
         "reward_learning": "RewardLearner LearnedReward",

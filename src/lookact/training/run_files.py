@@ -37,7 +37,7 @@ METRICS = "metrics.jsonl"
 RESULT = "result.json"
 LOG = "training.log"
 LOCK = ".lock"
-WORTH_KEEPING = ("checkpoint-*", "best", "warm_start", "episodes")
+WORTH_KEEPING = ("checkpoint-*", "best", "sft", "bc", "warm_start", "episodes")
 """What makes a folder hold a run; one that failed before its first step may simply be started again."""
 OPENED = frozenset((CONFIG, HISTORY, ORIGIN, VERSIONS, METRICS, LOG, LOCK, "tensorboard", "model"))
 """What a run holds before its first step: no work is lost with it."""
