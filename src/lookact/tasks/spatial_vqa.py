@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lookact.envs.rooms.experts.demonstrate import demonstrate
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.places import recorded_place
+from lookact.envs.rooms.simulator import recorded_simulator
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.brief import brief
@@ -57,12 +57,12 @@ class AskingEnv:
         self.env.close()
 
     def _observe(self, shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
-        text = prompt_of(self.env.inquiry.question, info, self.prompts)
+        text = prompt_of(self.env.task.question, info, self.prompts)
         return observe(shown, {**info, "prompt": text})
 
     def _row(self) -> dict[str, Any]:
         """The question as VSI-Bench's row, for predictions."""
-        question = self.env.inquiry.question
+        question = self.env.task.question
         return {
             "id": question.id,
             "dataset": question.dataset,
@@ -134,7 +134,7 @@ class SpatialVQATask:
             # its only turn is the last one for the expert, while the prompt speaks of a first one
             env.env.max_turns = 1 if numpy_rng(spec.seed, "haste").random() < self.guess_fraction else max_turns
             steps = demonstrate(env.env, spec.seed, dict(spec.options), noise=noise)
-            question = env.env.inquiry.question
+            question = env.env.task.question
             infos = [
                 {"prompt": step.observation.text, "turn": turn, "max_turns": max_turns}
                 for turn, step in enumerate(steps)
@@ -189,7 +189,7 @@ def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
         (question, folder)
         for folder in env.scenes
         for question in ask(
-            recorded_place(folder).scene, seed=derive(seed, "ask"), types=env.types, per_type=env.per_type
+            recorded_simulator(folder).scene, seed=derive(seed, "ask"), types=env.types, per_type=env.per_type
         )
     ]
     if not rows:

@@ -26,7 +26,7 @@ class FramesEnv:
     def reset(self, *, seed: int, options: Mapping[str, Any]) -> tuple[Observation, Mapping[str, Any]]:
         _, info = self.asking.reset(seed=seed, options=options)
         images = {f"frame_{number:03d}": image for number, image in enumerate(self._walk(options))}
-        self.shown = Observation(asked(self.asking.env.inquiry.question, self.asking.prompts), images)
+        self.shown = Observation(asked(self.asking.env.task.question, self.asking.prompts), images)
         return self.shown, info
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]:
@@ -43,10 +43,10 @@ class FramesEnv:
             folder = env.rows[options["scene_seed"] % len(env.rows)][1]
             if recorded := load_frames(folder):
                 return [load_image(recorded[i].image) for i in spread(len(recorded), self.frames)]
-        poses = env.inquiry.sim.scene.trajectory
+        poses = env.task.sim.scene.trajectory
         if not len(poses):
-            raise DataError(f"scene {env.inquiry.sim.scene.id} has no recorded walk: use evaluation.protocol agent")
-        views = env.inquiry.sim.renderer.render(poses[spread(len(poses), self.frames)], env.camera)
+            raise DataError(f"scene {env.task.sim.scene.id} has no recorded walk: use evaluation.protocol agent")
+        views = env.task.sim.renderer.render(poses[spread(len(poses), self.frames)], env.camera)
         return list(views.rgb)
 
 

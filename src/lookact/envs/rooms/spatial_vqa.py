@@ -44,8 +44,8 @@ PROMPT_LENGTH = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Inquiry:
-    """A question with the sim it is about and where the looking starts."""
+class VQATask:
+    """A question with the scene it is about and the start pose."""
 
     sim: Simulator
     question: Question
@@ -92,9 +92,9 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
         """Options `scene_seed` (with `rows`: the row) and `start_seed` (question and start) win over `seed`."""
         super().reset(seed=seed)
-        self.inquiry = self._find_inquiry(*episode_seeds(self, seed, options))
-        self.walker = Walker(self.inquiry.sim, self.inquiry.start, self.camera, self.limits)
-        self.seen = Coverage(self.inquiry.question, tuple(box.label for box in self.inquiry.sim.scene.boxes))
+        self.task = self._find_task(*episode_seeds(self, seed, options))
+        self.walker = Walker(self.task.sim, self.task.start, self.camera, self.limits)
+        self.seen = Coverage(self.task.question, tuple(box.label for box in self.task.sim.scene.boxes))
         self.seen.add(self.walker.view)
         self.turn = 0
         self._over = False
@@ -122,7 +122,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
     def floor_map(self) -> FloorMap:
         """The episode's room from above."""
-        return cached_floor_map(self.inquiry.sim)
+        return cached_floor_map(self.task.sim)
 
     def _respond(self, action: Reply) -> dict[str, Any]:
         """Carry the action out; what changed in the info."""
@@ -136,37 +136,37 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         return {"collided": self.walker.move(clamp(keys, self.limits)).collided}
 
     def _score(self, prediction: str) -> float:
-        question = self.inquiry.question
+        question = self.task.question
         return score_answer(question.question_type, prediction, question.ground_truth)
 
-    def _find_inquiry(self, scene_seed: int, start_seed: int) -> Inquiry:
+    def _find_task(self, scene_seed: int, start_seed: int) -> VQATask:
         if self.rows is not None:
             question, folder = self.rows[scene_seed % len(self.rows)]
             sim = recorded_simulator(folder)
-            return Inquiry(sim, question, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
+            return VQATask(sim, question, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
             sim = generated_simulator(seed, self.style)
             if (drawn := draw_question(sim, start_seed, self.types)) is not None:
-                return Inquiry(sim, drawn, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
+                return VQATask(sim, drawn, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
 
     def _shown(self, info: Mapping[str, Any]) -> Shown:
         return self.walker.view.shown() | {"prompt": info["prompt"]}
 
     def _with_prompt(self, info: dict[str, Any]) -> dict[str, Any]:
-        asked = f"{format_prompt(self.inquiry.question)}\n" if self.turn == 0 else ""
+        asked = f"{format_prompt(self.task.question)}\n" if self.turn == 0 else ""
         return info | {"prompt": asked + turn_prompt(info)}
 
     def _info(self) -> dict[str, Any]:
-        question = self.inquiry.question
+        question = self.task.question
         return {
             "answered": False,
             "prediction": "",
             "ground_truth": question.ground_truth,
             "question_type": question.question_type,
             "question_id": f"{question.scene_name}_{question.question_type}_{question.id}",
-            "scene_id": self.inquiry.sim.scene.id,
+            "scene_id": self.task.sim.scene.id,
             "collided": False,
             "collisions": self.walker.collisions,
             "path_length": self.walker.path_length,
@@ -181,7 +181,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
 @lru_cache(maxsize=256)
 def draw_question(sim: Simulator, seed: int, types: tuple[str, ...]) -> Question | None:
-    """A question of a type that `seed` draws among those that fit the sim, or None if none does."""
+    """A question of a type that `seed` draws among those that fit the scene, or None if none does."""
     for index in numpy_rng(seed, "type").permutation(len(types)):
         drawn = ask(sim.scene, seed=derive(seed, "question"), types=(types[index],), per_type=1)
         if drawn:

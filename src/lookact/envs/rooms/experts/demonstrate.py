@@ -75,8 +75,8 @@ def demonstrate(
 def expert_for(env: Navigation | SpatialVQA) -> Expert:
     """An expert for the episode that an environment has just begun."""
     if isinstance(env, SpatialVQA):
-        labels = tuple(box.label for box in env.inquiry.sim.scene.boxes)
-        return VQAExpert(env.inquiry.question, labels, camera=env.camera, limits=env.limits)
+        labels = tuple(box.label for box in env.task.sim.scene.boxes)
+        return VQAExpert(env.task.question, labels, camera=env.camera, limits=env.limits)
     return Navigator(
         env.task.goal,
         camera=env.camera,
@@ -101,5 +101,5 @@ def random_answer(rng: np.random.Generator, options: Sequence[str] | None) -> st
 def random_reply(env: Navigation | SpatialVQA, rng: np.random.Generator) -> str:
     """Valid JSON and nothing else; questions are answered with probability 1/3, and always in the last turn."""
     if isinstance(env, SpatialVQA) and (env.turn + 1 >= env.max_turns or rng.random() < 1 / 3):
-        return random_answer(rng, env.inquiry.question.options)
+        return random_answer(rng, env.task.question.options)
     return random_move(rng, env.limits).json()
