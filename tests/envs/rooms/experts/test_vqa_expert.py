@@ -18,8 +18,8 @@ COUNT = Question(0, "mine", "s", "object_counting", "How many beds? Count each b
 
 
 def reply(place, pose, question, turn):
-    looker = VQAExpert(question, tuple(TWO), camera=CAMERA, limits=Limits())
-    return looker.act(render_view(place, pose, CAMERA), {"collided": False, "turn": turn, "max_turns": 6})
+    expert = VQAExpert(question, tuple(TWO), camera=CAMERA, limits=Limits())
+    return expert.act(render_view(place, pose, CAMERA), {"collided": False, "turn": turn, "max_turns": 6})
 
 
 def test_it_answers_once_it_has_seen_everything_named(make_place):
@@ -27,9 +27,9 @@ def test_it_answers_once_it_has_seen_everything_named(make_place):
     half = reply(place, Pose(3.0, 2.0, 0.0, 1.2), DISTANCE, turn=0)
     assert half.startswith("The tv monitor is 2.5 m ahead. No bed seen yet.")
     assert half.endswith('{"rotation_angle_degrees": 90, "forward_meters": 0.0}')
-    looker = VQAExpert(DISTANCE, tuple(TWO), camera=CAMERA, limits=Limits())
+    expert = VQAExpert(DISTANCE, tuple(TWO), camera=CAMERA, limits=Limits())
     for yaw in (0.0, np.pi):
-        last = looker.act(
+        last = expert.act(
             render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 1, "max_turns": 6}
         )
     assert last == 'The bed is 2.5 m on the left. I have seen enough. {"answer": "4.5"}'
@@ -42,9 +42,9 @@ def test_in_the_last_turn_it_guesses_what_it_has_not_seen(make_place):
 
 def test_it_tells_how_many_are_new_and_how_far_the_room_goes(make_place):
     place = make_place(6.0, 4.0, TWO)
-    looker = VQAExpert(COUNT, tuple(TWO), camera=CAMERA, limits=Limits())
+    expert = VQAExpert(COUNT, tuple(TWO), camera=CAMERA, limits=Limits())
     told = [
-        looker.act(render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 0, "max_turns": 6})
+        expert.act(render_view(place, Pose(3.0, 2.0, yaw, 1.2), CAMERA), {"collided": False, "turn": 0, "max_turns": 6})
         for yaw in (0.0, np.pi, np.pi)
     ]
     assert [text.split(".")[0] for text in told] == ["0 new", "1 new", "0 new"]
