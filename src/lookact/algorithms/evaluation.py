@@ -15,10 +15,9 @@ from lookact.rewards.shaping import part_means
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, world_size
+from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, whole, world_size
 from lookact.training.evaluation import keep_evaluation
 from lookact.training.progress import progress, timed
-from lookact.training.sharding import whole
 from lookact.types import Episode, EpisodeSpec
 
 Draw = Callable[[Episode], Episode]

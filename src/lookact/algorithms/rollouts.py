@@ -24,8 +24,7 @@ from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_argume
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.weight_sync import WeightSync
 from lookact.text.tokenizers import assert_same_tokenizer
-from lookact.training.distributed import deal, is_main, rank, world_size
-from lookact.training.sharding import whole
+from lookact.training.distributed import deal, is_main, rank, whole, world_size
 from lookact.training.weights import full_tensors
 from lookact.types import Episode, EpisodeSpec
 

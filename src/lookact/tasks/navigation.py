@@ -15,8 +15,8 @@ from lookact.envs.rooms.goals import Difficulty
 from lookact.envs.rooms.motion import Limits
 from lookact.envs.rooms.navigation import Navigation, observe
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
-from lookact.envs.rooms.questions.facts import spoken
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.scene import label_text
 from lookact.envs.wrappers.chat_env import ChatEnv
 from lookact.errors import ParseError
 from lookact.rollout.episode_specs import make_specs
@@ -86,7 +86,7 @@ class NavigationTask:
             for turn in range(1, env.max_turns + 1)
         ]
         questions = [
-            f"{question.format(label=spoken(label))} Turn 1 of {env.max_turns}."
+            f"{question.format(label=label_text(label))} Turn 1 of {env.max_turns}."
             for question in env.questions
             for label in env.classes
         ]

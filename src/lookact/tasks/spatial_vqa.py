@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from lookact.envs.rooms.experts.demonstrate import demonstrate
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.simulator import recorded_simulator
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.brief import brief
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import recorded_simulator
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
 from lookact.envs.rooms.vsi import Question, format_prompt, load_questions
 from lookact.errors import ConfigError, DataError

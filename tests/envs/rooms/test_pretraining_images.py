@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.places import View
 from lookact.envs.rooms.pretraining_images import PATCH, annotate, labelled_images
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import View
 
 CLASSES = ("bed", "sofa")
 STYLE = RoomStyle(objects=(1, 2), classes=CLASSES, side=(3.0, 4.0))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.motion import Pose
-from lookact.envs.rooms.places import CAMERA_HEIGHT, Place, View, generated_place, look
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.simulator import CAMERA_HEIGHT, Simulator, View, generated_simulator, render_view
 from lookact.seeding import derive, numpy_rng
 from lookact.types import Image
 
@@ -35,19 +35,19 @@ def labelled_images(
 ) -> Iterator[LabelledImage]:
     """`per_room` images from random places, in random directions, into each of the rooms with these numbers."""
     for room in rooms:
-        place = generated_place(derive(seed, "room", room), style)
+        sim = generated_simulator(derive(seed, "room", room), style)
         rng = numpy_rng(seed, "look", room)
-        cells = np.argwhere(place.space.free)
+        cells = np.argwhere(sim.space.free)
         for _ in range(per_room):
-            x, y = place.space.centre(*cells[rng.integers(len(cells))])
+            x, y = sim.space.centre(*cells[rng.integers(len(cells))])
             pose = Pose(float(x), float(y), float(rng.uniform(-np.pi, np.pi)), CAMERA_HEIGHT)
-            yield annotate(look(place, pose, camera), place, style.classes)
+            yield annotate(render_view(sim, pose, camera), sim, style.classes)
 
 
-def annotate(view: View, place: Place, classes: tuple[str, ...]) -> LabelledImage:
+def annotate(view: View, sim: Simulator, classes: tuple[str, ...]) -> LabelledImage:
     """A view with its patches described."""
     # structure and sky, -1 and -2, index the two places at the end
-    kinds = np.array([*(classes.index(box.label) for box in place.scene.boxes), -1, -1])[view.instance]
+    kinds = np.array([*(classes.index(box.label) for box in sim.scene.boxes), -1, -1])[view.instance]
     coverage = np.stack([_patch_means(kinds == kind) for kind in range(len(classes))], axis=-1)
     # a depth of 0 says that nothing was hit, which is as far as it goes
     inverse_depth = np.where(view.depth > 0, 1.0 / (1.0 + view.depth), 0.0)

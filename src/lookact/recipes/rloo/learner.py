@@ -16,8 +16,8 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.rloo.config import Config
+from lookact.training.distributed import share_out
 from lookact.training.optim import NonFiniteGuard, build_adamw
-from lookact.training.sharding import share_out
 
 
 @dataclass(frozen=True)

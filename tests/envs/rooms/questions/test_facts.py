@@ -8,8 +8,8 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from lookact.envs.rooms.generate import RoomStyle, generate_room
-from lookact.envs.rooms.questions.facts import Facts, box_gaps, choose, polygon_area, spoken, wrap_degrees
-from lookact.envs.rooms.scene import Box
+from lookact.envs.rooms.questions.facts import Facts, box_gaps, choose, polygon_area, wrap_degrees
+from lookact.envs.rooms.scene import Box, label_text
 
 
 def test_the_letter_points_at_the_answer_and_is_every_letter_alike() -> None:
@@ -25,7 +25,7 @@ def test_the_letter_points_at_the_answer_and_is_every_letter_alike() -> None:
 
 
 def test_labels_as_words() -> None:
-    assert spoken("tv_monitor") == "tv monitor"
+    assert label_text("tv_monitor") == "tv monitor"
 
 
 def test_names_of_one_and_of_several() -> None:

@@ -13,7 +13,6 @@ from lookact.envs.rooms.render import Camera, Renderer
 from lookact.envs.rooms.scene import Array, Box, Scene, label_text
 from lookact.envs.rooms.space import FreeSpace, free_space
 
-spoken = label_text
 CAMERA = Camera.square(64)
 BARELY_VISIBLE = 0.001
 """Below this share of a frame's pixels nobody would say that a thing is in view."""
