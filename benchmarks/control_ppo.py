@@ -13,12 +13,12 @@ import torch
 
 from benchmarks.report import Aim, Row, lone_row, timed_row
 from benchmarks.timing import Facts, Prepare, Timing, Work, race
+from lookact.algorithms.control_ppo import collect_experience, open_learner
 from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import PRESETS
-from lookact.recipes.vla_ppo.model import open_policy
-from lookact.recipes.vla_ppo.task import table_maker
-from lookact.recipes.vla_ppo.update import collect_experience, open_learner, ppo_update
+from lookact.recipes.vla_ppo.task import open_policy, table_maker
+from lookact.recipes.vla_ppo.train import ppo_update
 from lookact.rollout.vector_rollout import collect_rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.settings import PPO
@@ -47,8 +47,8 @@ NOTES = (
 class Load:
     """How much is done in one repetition."""
 
-    rows: int = RECIPE.learn.rows
-    steps: int = RECIPE.learn.steps
+    rows: int = RECIPE.learn.num_envs
+    steps: int = RECIPE.learn.rollout_steps
     epochs: int = RECIPE.ppo.epochs
     minibatch: int = RECIPE.ppo.minibatch
     picture_rows: tuple[int, ...] = (8, 32)
@@ -89,7 +89,7 @@ def _rate(timing: Timing) -> str:
 
 def recipe_policy() -> VLA:
     """vla-ppo's policy with its encoders frozen, as reward teaches it; untrained."""
-    policy = open_policy(RECIPE.model, RECIPE.world, seed=0)
+    policy = open_policy(RECIPE.model, RECIPE.env, seed=0)
     policy.freeze_encoders()
     return policy
 
@@ -97,9 +97,9 @@ def recipe_policy() -> VLA:
 def learns(load: Load) -> Work:
     """LookAct's updates, one a repetition."""
     learner = open_learner(
-        recipe_policy(), lr=1e-4, critic_lr=1e-4, normalise_state=False, scale_rewards=False, anchored=False
+        recipe_policy(), lr=1e-4, critic_lr=1e-4, normalise_state=False, scale_rewards=False, reference=False
     )
-    envs, ppo = InlineVectorEnv(table_maker(RECIPE.world), load.rows), settings(load)
+    envs, ppo = InlineVectorEnv(table_maker(RECIPE.env), load.rows), settings(load)
     done = 0
 
     def work() -> Facts:
@@ -119,7 +119,7 @@ def learns_by_sb3(load: Load, encode_once: bool) -> Work:
 
     size, ppo = load.steps * load.rows, settings(load)
     sizes: dict[str, Any] = {"rows": load.rows, "steps": load.steps, "lr": 1e-4, "encode_once": encode_once}
-    model = make_ppo(recipe_policy(), table_maker(RECIPE.world), ppo, **sizes)
+    model = make_ppo(recipe_policy(), table_maker(RECIPE.env), ppo, **sizes)
 
     def work() -> Facts:
         before = model._n_updates
@@ -170,7 +170,7 @@ def only_simulates(load: Load) -> Work:
 
 def tables(load: Load) -> InlineVectorEnv:
     """Tables with two cameras, in this process."""
-    return InlineVectorEnv(table_maker(replace(RECIPE.world, max_steps=load.picture_steps)), load.rows)
+    return InlineVectorEnv(table_maker(replace(RECIPE.env, max_steps=load.picture_steps)), load.rows)
 
 
 def _plan(update: int, row: int, episode: int) -> tuple[int, dict[str, Any]]:

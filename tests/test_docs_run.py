@@ -44,10 +44,10 @@ SMALLER = {
     "vqa-ppo": "--warm_start.look_rooms 2 --warm_start.look_epochs 1 --warm_start.demos 2 --warm_start.epochs 1 "
     "--learn.updates 2 --learn.episodes 2 --learn.minibatch 2 --critic.warmup 1 --world.max_turns 2 "
     "--sampling.max_tokens 12 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
-    "vla-ppo": "--start.looks 4 --start.look_epochs 1 --start.demos 1 --start.epochs 1 --start.workers 1 "
-    "--learn.updates 1 --learn.critic_warmup 0 --learn.rows 2 --learn.steps 24 --learn.workers 2 --world.max_steps 24 "
-    "--evaluation.workers 1 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 1 "
-    "--evaluation.outside 0",
+    "vla-ppo": "--bc.pretrain_images 4 --bc.pretrain_epochs 1 --bc.demos 1 --bc.epochs 1 --bc.workers 1 "
+    "--learn.iterations 1 --learn.critic_warmup 0 --learn.num_envs 2 --learn.rollout_steps 24 --learn.workers 2 "
+    "--env.max_steps 24 --evaluation.workers 1 --evaluation.every 1 --evaluation.episodes 1 "
+    "--evaluation.final_episodes 1 --evaluation.ood_episodes 0",
     "pref-sac": "--judge.sft.images 32 --judge.sft.held_out 8 --judge.sft.regression_epochs 1 "
     "--judge.sft.qa_pairs 32 --judge.sft.epochs 1 --env.horizon 20 --feedback.total 12 "
     "--feedback.pairs_per_round 6 --feedback.every 1 --reward_model.epochs 2 --learn.episodes 4 "

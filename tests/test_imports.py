@@ -50,7 +50,7 @@ def test_settings_of_a_recipe_load_nothing_heavy(module):
         (["train", "nav-rloo", "--learn.lrr", "1"], 2),
         (["train", "nav-rloo", "--help"], 0),
         (["config", "world-duel"], 0),
-        (["eval", "vla-ppo", "--dummy", "--world.tusk", "reach"], 2),
+        (["eval", "vla-ppo", "--dummy", "--env.tusk", "reach"], 2),
         (["train", "vqa-ppo", "--engine", "vllm", "--processes", "2"], 2),
         (["train", "nav-rloo", "--model.source", "./nothere"], 2),
         (["collect", "vqa-ppo", "--episodes", "1", "--out", "episodes", "--model.hidden", "1"], 2),

@@ -2,21 +2,20 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.algorithms.behaviour_cloning import cloning_loss, rows_at, tabulate
+from lookact.algorithms.behaviour_cloning import bc_loss, rows_at, tabulate
 from lookact.data.lerobot.read import Demonstration
 from lookact.errors import DataError
 from lookact.models.vla.checkpoint import make_vla
+from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import PolicySpec
-from lookact.models.vla.text import TextSpec
-from lookact.models.vla.vision import VisionSpec
 from lookact.training.optim import build_adamw
 
-EYES, WORDS = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, glances=2), TextSpec(hidden=32, length=8)
+VISION, TEXT = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, pool_queries=2), TextSpec(hidden=32, length=8)
 
 
 def policy(**changes):
     spec = PolicySpec(("head",), state_size=1, action_size=2, **{"width": 16, "layers": 1, "heads": 2, **changes})
-    return make_vla(spec, EYES, WORDS, corpus=["go left", "go right"], seed=0)
+    return make_vla(spec, VISION, TEXT, corpus=["go left", "go right"], seed=0)
 
 
 def demo(task: str, actions: list[list[float]], shade: int = 0) -> Demonstration:
@@ -56,7 +55,7 @@ def test_frozen_eyes_see_each_frame_once():
     table = tabulate(vla, DEMOS, encode=True)
     assert table.inputs.images["head"].shape == (5, 2, 34)
     plain = tabulate(vla, DEMOS, encode=False)
-    losses = [cloning_loss(vla, each, noise=0.0, swap=0.0, seed=0)([0, 3], 1)[0] for each in (table, plain)]
+    losses = [bc_loss(vla, each, noise=0.0, history_shuffle_prob=0.0, seed=0)([0, 3], 1)[0] for each in (table, plain)]
     torch.testing.assert_close(*losses)
 
 
@@ -66,7 +65,7 @@ def test_the_loss_is_the_squared_error_of_the_means():
         vla.head.weight.zero_()
         vla.head.bias.copy_(torch.tensor([2.0, 1.0]))
     table = tabulate(vla, DEMOS, encode=False)
-    loss, metrics = cloning_loss(vla, table, noise=0.3, swap=0.5, seed=0)([0, 2, 4], 1)
+    loss, metrics = bc_loss(vla, table, noise=0.3, history_shuffle_prob=0.5, seed=0)([0, 2, 4], 1)
     # away from 2 by 1, 1 and 3, and from 1 by 1 each
     assert float(loss.detach()) == pytest.approx((1 + 1 + 9 + 3) / 6)
     assert float(metrics["mse"]) == pytest.approx(14 / 6)
@@ -79,7 +78,7 @@ def test_what_is_shaken_or_swapped_follows_the_step():
     vla.entries["action"].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone()))
     rows = [0, 1, 2, 3, 4] * 20
     for swap, step in ((0.0, 1), (0.0, 1), (1.0, 1), (1.0, 2)):
-        cloning_loss(vla, table, noise=0.0, swap=swap, seed=0)(rows, step)
+        bc_loss(vla, table, noise=0.0, history_shuffle_prob=swap, seed=0)(rows, step)
     own, again, swapped, later = seen
     assert torch.equal(own, table.inputs.history[rows].clamp(-1, 1))
     assert torch.equal(own, again)
@@ -94,7 +93,7 @@ def test_an_empty_past_is_not_shaken():
     vla = policy(history=2)
     table = tabulate(vla, DEMOS, encode=False)
     vla.entries["action"].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone()))
-    cloning_loss(vla, table, noise=0.5, swap=0.0, seed=0)([0, 1, 3], 1)
+    bc_loss(vla, table, noise=0.5, history_shuffle_prob=0.0, seed=0)([0, 1, 3], 1)
     assert not seen[0][[0, 2]].any()
     assert not seen[0][1, 0].any()
     assert seen[0][1, 1].any()
@@ -106,7 +105,7 @@ def test_with_memory_whole_demonstrations_are_imitated():
         vla.head.weight.zero_()
         vla.head.bias.copy_(torch.tensor([2.0, 0.0]))
     table = tabulate(vla, DEMOS, encode=False)
-    loss, _ = cloning_loss(vla, table, noise=0.0, swap=0.0, seed=0)([1, 0], 1)
+    loss, _ = bc_loss(vla, table, noise=0.0, history_shuffle_prob=0.0, seed=0)([1, 0], 1)
     # padding after the shorter one counts for nothing: away from 2 by 1, 0, 1, 2, 3
     assert float(loss.detach()) == pytest.approx((1 + 0 + 1 + 4 + 9) / 10)
 
@@ -116,10 +115,10 @@ def test_with_memory_whole_demonstrations_are_imitated():
 def test_a_policy_learns_what_is_shown(changes):
     vla = policy(**changes)
     table = tabulate(vla, [demo("go left", [[-1, 0]] * 3, 10), demo("go right", [[1, 0]] * 3, 200)], encode=False)
-    lesson = cloning_loss(vla, table, noise=0.0, swap=0.0, seed=0)
+    loss_fn = bc_loss(vla, table, noise=0.0, history_shuffle_prob=0.0, seed=0)
     optimizer = build_adamw({"policy": vla}, lr=3e-3)
     for step in range(40):
-        loss, _ = lesson([0, 1] if vla.spec.memory else list(range(6)), step)
+        loss, _ = loss_fn([0, 1] if vla.spec.memory else list(range(6)), step)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -7,6 +7,7 @@ from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn.functional import huber_loss
 
 from lookact.algorithms.control_ppo import (
+    Learner,
     StepBatch,
     compute_advantages,
     critic_metrics,
@@ -18,7 +19,7 @@ from lookact.batch import ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.models.actor_critic import FrozenPolicy
 from lookact.ops.masked import whiten
-from lookact.recipes.vla_ppo.update import Learner, ppo_loss, ppo_update
+from lookact.recipes.vla_ppo.train import ppo_loss, ppo_update
 from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.training.distributed import rank, world_size
 from lookact.training.optim import NonFiniteGuard

@@ -1,13 +1,12 @@
 import torch
 
-from lookact.algorithms.keypoint_pretraining import looking_loss, make_head, pointing_error, tell
+from lookact.algorithms.keypoint_pretraining import keypoint_error, keypoint_loss, make_head, predict
 from lookact.models.vla.checkpoint import make_vla
+from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import PolicySpec
-from lookact.models.vla.text import TextSpec
-from lookact.models.vla.vision import VisionSpec
 from lookact.training.optim import build_adamw
 
-EYES, WORDS = VisionSpec(image_size=16, patch=4, hidden=32, layers=1, glances=2), TextSpec(hidden=32, length=8)
+VISION, TEXT = VisionSpec(image_size=16, patch=4, hidden=32, layers=1, pool_queries=2), TextSpec(hidden=32, length=8)
 
 
 def looks(count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
@@ -23,34 +22,34 @@ def looks(count: int) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tens
 
 def test_eyes_learn_where_things_are():
     images, states, facts, spots = looks(64)
-    vla = make_vla(PolicySpec(("head",), 1, 2), EYES, WORDS, corpus=["a"], seed=0)
+    vla = make_vla(PolicySpec(("head",), 1, 2), VISION, TEXT, corpus=["a"], seed=0)
     head = make_head(vla, 2, 0)
-    lesson = looking_loss(vla, head, images, states, facts, spots)
+    loss_fn = keypoint_loss(vla, head, images, states, facts, spots)
     optimizer = build_adamw({"eyes": vla.vision_encoder, "pooled": vla.pooled, "head": head}, lr=3e-3)
     errors = []
     for step in range(60):
-        loss, metrics = lesson(list(range(64)), step)
+        loss, metrics = loss_fn(list(range(64)), step)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        errors.append(float(metrics["seeing/centimetres"]))
+        errors.append(float(metrics["pretraining/error_cm"]))
     assert errors[0] > 4
     assert errors[-1] < 1.5
-    told, where = tell(vla, head, images, states)
+    told, where = predict(vla, head, images, states)
     assert told.shape == (64, 2)
     assert where.shape == (64, 1, 2, 2)
     # the first glance goes to the square, which is half a picture wide of the middle on average
     assert (where[:, 0, 0] - spots["head"][:, 0]).abs().mean() < 0.15
-    # what the lesson calls an error is the distance in centimetres
+    # what the loss_fn calls an error is the distance in centimetres
     assert abs(100 * float((told - facts).abs().mean().detach()) - errors[-1]) < 1.0
 
 
 def test_glances_are_drawn_to_what_the_picture_shows_and_to_nothing_else():
     where = torch.tensor([[[[0.5, 0.0], [0.2, 0.2], [9.0, 9.0]]]], requires_grad=True)
     spots = torch.tensor([[[[0.0, 0.25], [float("nan"), float("nan")]]]])
-    error = pointing_error(where, spots)
+    error = keypoint_error(where, spots)
     assert float(error.detach()) == 0.375
     error.backward()
     assert where.grad[0, 0].tolist() == [[0.5, -0.5], [0.0, 0.0], [0.0, 0.0]]
-    hidden = pointing_error(where, torch.full((1, 1, 2, 2), float("nan")))
+    hidden = keypoint_error(where, torch.full((1, 1, 2, 2), float("nan")))
     assert float(hidden.detach()) == 0.0

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from lookact.algorithms.supervised_phase import study
+from lookact.algorithms.supervised_phase import supervised_phase
 
 DATA = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 BATCHES = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]] * 4
@@ -18,7 +18,7 @@ def model() -> nn.Linear:
 
 
 def learn(folder, linear, *, killed_at=None, prepared=None):
-    def lesson(numbers, step):
+    def loss_fn(numbers, step):
         if step == killed_at:
             raise Killed
         error = (linear(DATA[numbers]) - DATA[numbers].sum(dim=1, keepdim=True)).square().mean()
@@ -27,9 +27,9 @@ def learn(folder, linear, *, killed_at=None, prepared=None):
     def prepare():
         if prepared is not None:
             prepared.append(1)
-        return lesson
+        return loss_fn
 
-    study(folder, {}, {"model": linear}, prepare, BATCHES, lr=0.3, label="studying", save_every=3)
+    supervised_phase(folder, {}, {"model": linear}, prepare, BATCHES, lr=0.3, label="training", save_every=3)
 
 
 @pytest.mark.parametrize("killed_at", [1, 5, 12])

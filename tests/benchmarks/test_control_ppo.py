@@ -43,7 +43,7 @@ def test_both_sides_train_the_same_network_on_what_the_same_tables_show(encode_o
 
     from benchmarks.control_sb3 import make_ppo
 
-    policy, maker = control_ppo.recipe_policy(), table_maker(control_ppo.RECIPE.world)
+    policy, maker = control_ppo.recipe_policy(), table_maker(control_ppo.RECIPE.env)
     sizes = {"rows": 2, "steps": 2, "lr": 1e-4, "encode_once": encode_once}
     theirs = make_ppo(policy, maker, control_ppo.settings(SMALL), **sizes)
     worlds = InlineVectorEnv(maker, 2)

@@ -78,9 +78,9 @@ def test_what_runs_here_passes(recipe, preset):
         ("vla-ppo", "--stage ppo", "name it with --checkpoint, or use stage both"),
         ("vla-ppo", "--stage ppo --checkpoint nothere", "checkpoint nothere does not exist: check the path"),
         ("vla-ppo", "--stage ppo --checkpoint empty", "empty is no vla-ppo checkpoint: it has no vla.json"),
-        ("vla-ppo", "--learn.steps 3", "episodes last up to 24 and none is carried on; set it to at least 24"),
+        ("vla-ppo", "--learn.rollout_steps 3", "episodes last up to 24 and none is carried on; set it to at least 24"),
         ("vla-ppo", "--parallel.kind shard --ppo.kl_coef 0.1", "set --parallel.kind data, or --ppo.kl_coef 0"),
-        ("vla-ppo", "--start.folder empty", "empty is no LeRobot dataset: meta/info.json is missing"),
+        ("vla-ppo", "--bc.dataset empty", "empty is no LeRobot dataset: meta/info.json is missing"),
         ("vla-ppo", "--model.vision.image_size 60", "give a multiple of the patch, 8"),
         ("vla-ppo", "--model.vision.source ./nothere", "no checkpoint at ./nothere"),
         ("pref-sac", f"--judge.kind server --judge.client.url http://{NOWHERE}", "start one with lookact serve"),
@@ -150,7 +150,7 @@ def test_flash_attention_needs_its_package(monkeypatch):
     ("recipe", "words", "line"),
     [
         ("vqa-ppo", "--engine vllm", "engine vllm serves one process, not 3: set --engine hf"),
-        ("vla-ppo", "--learn.rows 4", "learn.rows = 4: give a multiple of the 3 processes"),
+        ("vla-ppo", "--learn.num_envs 4", "learn.num_envs = 4: give a multiple of the 3 processes"),
         ("pref-sac", "", "pref-sac trains in one process, not in 3: leave --processes out"),
     ],
 )

@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from lookact.algorithms.control_ppo import StepBatch, open_optimizer
+from lookact.algorithms.control_ppo import Learner, StepBatch, open_optimizer
 from lookact.batch import ControlInputs
 from lookact.errors import ConfigError
-from lookact.recipes.vla_ppo import update
+from lookact.recipes.vla_ppo import train
 from lookact.recipes.vla_ppo.config import PRESETS
-from lookact.recipes.vla_ppo.model import open_policy
-from lookact.recipes.vla_ppo.update import Learner, ppo_update
+from lookact.recipes.vla_ppo.task import open_policy
+from lookact.recipes.vla_ppo.train import ppo_update
 from lookact.rollout.vector_rollout import Rollout
 from lookact.training.distributed import fsdp_modules, rank, share_out_control, whole, world_size
 from lookact.training.optim import NonFiniteGuard
@@ -29,7 +29,7 @@ EMPTY = Rollout(None, ZEROS, ZEROS, ZEROS, NEVER, NEVER, ZEROS, ~NEVER, ZEROS[0]
 
 
 def make_policy():
-    policy = open_policy(CFG.model, CFG.world, seed=0)
+    policy = open_policy(CFG.model, CFG.env, seed=0)
     policy.freeze_encoders()
     return policy
 
@@ -41,7 +41,7 @@ def make_batch(policy):
     def drawn(*shape):
         return torch.from_numpy(rng.normal(size=(ROWS, *shape)).astype(np.float32))
 
-    spec, size = policy.spec, CFG.world.image_size
+    spec, size = policy.spec, CFG.env.image_size
     frames = {c: torch.from_numpy(rng.integers(0, 256, (ROWS, size, size, 3), dtype=np.uint8)) for c in spec.cameras}
     texts = policy.tokenize(["put the red cube on the plate"] * ROWS)
     actions = drawn(spec.action_size)
@@ -64,7 +64,7 @@ def learned(kind, folder, total):
             with whole(policy), torch.no_grad():
                 outputs = [policy.actor(batch.inputs) for _ in range(1 + rank())]
                 seen = sum(output.mean.sum() + policy.value(output.critic_features).sum() for output in outputs)
-            with patch.object(update, "make_batch", lambda *args, **how: batch):
+            with patch.object(train, "make_batch", lambda *args, **how: batch):
                 metrics = ppo_update(Learner(policy, optimizer, guard, None, None, None), EMPTY, ppo, seed=step)
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
             assert torch.isfinite(seen)

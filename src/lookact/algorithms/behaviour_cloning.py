@@ -1,4 +1,4 @@
-"""Demonstrations as steps to imitate, and what it costs a control policy to differ from them."""
+"""Behaviour cloning: demonstrations as a table of steps, and the squared error of predicted action chunks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StepTable:
 
 
 def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepTable:
-    """Demonstrations as rows; `encode` keeps what frozen eyes make of the frames in the frames' place."""
+    """Demonstrations as rows; `encode` keeps a frozen vision encoder's features in the frames' place."""
     parts, lengths = [], []
     for demo in demos:
         parts.append(_rows_of(vla, demo, encode=encode))
@@ -59,22 +59,23 @@ def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepT
     return StepTable(joined, torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths)))
 
 
-def cloning_loss(
-    vla: VLA, table: StepTable, *, noise: float, swap: float, seed: int
+def bc_loss(
+    vla: VLA, table: StepTable, *, noise: float, history_shuffle_prob: float, seed: int
 ) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
-    """The squared error of foretold actions over chosen steps, or over whole demonstrations for a policy with memory.
+    """The squared error of predicted actions over chosen steps, or over whole demonstrations for a policy with memory.
 
-    The history shown is what an imperfect policy would have done: `noise` lies on it. A share `swap` of rows are shown
-    another row's: a past that foretells too well is copied, and a policy that copies itself does not look.
+    Gaussian `noise` is added to the action history, as an imperfect policy would have it. With `history_shuffle_prob` a
+    row gets another row's history: a policy that can predict the action from its past alone learns to copy it
+    (copycat problem, arXiv:2010.14876).
     """
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
         generator = torch_rng(seed, "history", step)
         if vla.spec.memory:
-            return _window_loss(vla, table, numbers, noise, swap, generator)
+            return _window_loss(vla, table, numbers, noise, history_shuffle_prob, generator)
         rows = torch.tensor(numbers)
-        inputs = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
-        targets, mask = table.ahead(rows, vla.spec.chunk)
+        inputs = _perturbed(rows_at(table.inputs, rows), noise, history_shuffle_prob, generator)
+        targets, mask = table.ahead(rows, vla.spec.action_chunk)
         return action_mse(vla.actor(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 
     return loss
@@ -93,7 +94,7 @@ def rows_at(inputs: ControlInputs, rows: Tensor) -> ControlInputs:
 
 
 def _window_loss(
-    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, swap: float, generator: torch.Generator
+    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, shuffle_prob: float, generator: torch.Generator
 ) -> tuple[Tensor, Metrics]:
     """Whole demonstrations, padded at their end; memory begins as zeros."""
     spans = [torch.nonzero(table.episode == number).squeeze(1) for number in numbers]
@@ -101,21 +102,21 @@ def _window_loss(
     real, rows = rows >= 0, rows.clamp_min(0)
     starts = torch.zeros_like(real)
     starts[:, 0] = True
-    steps = _disturbed(rows_at(table.inputs, rows), noise, swap, generator)
+    steps = _perturbed(rows_at(table.inputs, rows), noise, shuffle_prob, generator)
     carry = vla.start_carry(len(rows))
     assert carry is not None
     means, _ = vla.evaluate_windows(to_device(SequenceInputs(steps, carry, starts), vla.device))
-    targets, mask = table.ahead(rows.flatten(), vla.spec.chunk)
+    targets, mask = table.ahead(rows.flatten(), vla.spec.action_chunk)
     mask = mask & real.flatten().unsqueeze(1)
     return action_mse(means.flatten(0, 1), targets.to(vla.device), mask.to(vla.device))
 
 
-def _disturbed(inputs: ControlInputs, noise: float, swap: float, generator: torch.Generator) -> ControlInputs:
+def _perturbed(inputs: ControlInputs, noise: float, shuffle_prob: float, generator: torch.Generator) -> ControlInputs:
     past = inputs.history.flatten(0, -3)
-    shaken = past + noise * torch.randn(past.shape, generator=generator) * (past.abs().sum(dim=-1, keepdim=True) > 0)
-    others = shaken[torch.randperm(len(past), generator=generator)]
-    swapped = torch.rand(len(past), generator=generator) < swap
-    mixed = torch.where(swapped[:, None, None], others, shaken)
+    noisy = past + noise * torch.randn(past.shape, generator=generator) * (past.abs().sum(dim=-1, keepdim=True) > 0)
+    others = noisy[torch.randperm(len(past), generator=generator)]
+    shuffled = torch.rand(len(past), generator=generator) < shuffle_prob
+    mixed = torch.where(shuffled[:, None, None], others, noisy)
     return replace(inputs, history=mixed.view_as(inputs.history))
 
 

@@ -18,14 +18,18 @@ from torch import Tensor
 
 from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.batch import ActorCriticOutput, ControlInputs, to_device
+from lookact.models.actor_critic import FrozenPolicy
 from lookact.ops.masked import masked_mean
 from lookact.ops.moments import RunningMoments, sums
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import explained_variance
-from lookact.rollout.vector_rollout import Rollout
-from lookact.seeding import derive, numpy_rng
+from lookact.protocols import VectorEnvLike
+from lookact.rollout.vector_rollout import Rollout, collect_rollout
+from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import all_reduce_sum, gather, rank, sum_by_name, world_size
-from lookact.training.optim import build_adamw
+from lookact.training.optim import NonFiniteGuard, build_adamw
+from lookact.training.sharding import whole
+from lookact.types import PlanEpisode
 
 Reference = Callable[[ControlInputs], ActorCriticOutput]
 """A frozen policy to stay close to."""
@@ -74,6 +78,49 @@ class StepBatch:
     def mask(self) -> Tensor:
         """(b, 1) all True: steps that do not count are not in the batch."""
         return torch.ones_like(self.advantages, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A policy and the state of its training."""
+
+    policy: Any
+    optimizer: torch.optim.AdamW
+    guard: NonFiniteGuard
+    states: RunningMoments | None
+    """Running statistics of states; None: the policy's own stay."""
+    returns: RunningMoments | None
+    """Running statistics of discounted returns, for reward scaling; None: no scaling."""
+    reference: FrozenPolicy | None
+    """The policy of the KL term."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint, beside the policy's weights."""
+        return {name: part for name, part in vars(self).items() if name != "policy" and part is not None}
+
+
+def open_learner(
+    policy: Any, *, lr: float, critic_lr: float, normalise_state: bool, scale_rewards: bool, reference: bool
+) -> Learner:
+    """A learner that begins with the policy as it is."""
+    return Learner(
+        policy=policy,
+        optimizer=open_optimizer(policy, lr=lr, critic_lr=critic_lr),
+        guard=NonFiniteGuard(),
+        states=RunningMoments(policy.spec.state_size) if normalise_state else None,
+        returns=RunningMoments(1) if scale_rewards else None,
+        reference=FrozenPolicy(policy) if reference else None,
+    )
+
+
+def collect_experience(
+    policy: Any, envs: VectorEnvLike, *, steps: int, seed: int, plan_episode: PlanEpisode | None = None
+) -> Rollout:
+    """`steps` steps of every environment; the noise of an environment does not depend on which process has it."""
+    shape = (steps, envs.num_envs * world_size(), policy.spec.action_size)
+    noise = torch.randn(shape, generator=torch_rng(seed, "noise"))[:, rank() :: world_size()]
+    with whole(policy):
+        return collect_rollout(policy, envs, noise=noise.to(policy.device), plan_episode=plan_episode)
 
 
 def open_optimizer(policy: Any, *, lr: float, critic_lr: float) -> torch.optim.AdamW:

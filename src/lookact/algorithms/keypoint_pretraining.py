@@ -1,18 +1,24 @@
-"""Teaches untrained eyes of a control policy to see: where the object and the target are, from the tool.
+"""Keypoint pretraining of a control policy's vision encoder: positions of object and target, relative to the tool.
 
-A pretrained DINOv2 arrives with trained eyes; a tiny one does not, and a few hundred demonstrations show it as many
-scenes only. Looks into thousands of scenes are cheap where the truth is known; the head that tells it is thrown away.
-The first glances of each camera are told where to look: the first at the object, the second at the target.
+A tiny DINOv2 is untrained, and a few hundred demonstrations show it as many scenes only. Images of thousands of scenes
+are cheap where the true positions are known; the regression head is thrown away. The first pooling queries of each
+camera are supervised by keypoints: the first by the object's place in the frame, the second by the target's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lookact.algorithms.supervised_phase import LossFn, supervised_phase
+from lookact.data.packing import shuffled
+from lookact.envs.tabletop.pretraining_images import POSITIONS, LabelledImage
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.policy import POOLED, VLA
 from lookact.ops.masked import Metrics
@@ -22,47 +28,87 @@ SCALE = 0.1
 """Metres that count as one."""
 FINE = 0.1
 """Below this error, in the same unit, the loss is quadratic: a centimetre matters as much near as far."""
-Spots = Mapping[str, Tensor]
-"""Camera to (n, k, 2): where in its picture each of k things is, in -1..1; NaN where it is not in it."""
+Keypoints = Mapping[str, Tensor]
+"""Camera to (n, k, 2): where in its frame each of k things is, in -1..1; NaN where it is not in it."""
 
 
-def make_head(vla: VLA, facts: int, seed: int) -> nn.Linear:
-    """From the pooled of what is seen, (b, g), to the facts (b, f)."""
-    head = nn.Linear(POOLED, facts)
+def pretrain_keypoints(
+    vla: VLA,
+    draw_images: Callable[[], Sequence[LabelledImage]],
+    count: int,
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    seed: int,
+    save_every: int,
+) -> None:
+    """Trains the vision encoder and the pooled feature on `count` images, drawn only where steps are left to do."""
+    head = make_head(vla, POSITIONS, seed)
+
+    def prepare() -> LossFn:
+        images = draw_images()
+        states = torch.from_numpy(np.stack([image.state for image in images]))
+        positions = torch.from_numpy(np.stack([image.positions for image in images]))
+        cameras = vla.spec.cameras
+        frames = {name: torch.from_numpy(np.stack([image.images[name] for image in images])) for name in cameras}
+        keypoints = {name: torch.from_numpy(np.stack([image.keypoints[name] for image in images])) for name in cameras}
+        vla.set_statistics(states.mean(dim=0), states.std(dim=0))
+        return keypoint_loss(vla, head, frames, states, positions, keypoints)
+
+    supervised_phase(
+        folder,
+        config,
+        {"vision_encoder": vla.vision_encoder, "pooled": vla.pooled, "head": head},
+        prepare,
+        [batch for epoch in range(epochs) for batch in shuffled(count, batch_size, seed, epoch)],
+        lr=lr,
+        label="vision pretraining",
+        save_every=save_every,
+    )
+
+
+def make_head(vla: VLA, outputs: int, seed: int) -> nn.Linear:
+    """From the pooled feature (b, g) to positions (b, outputs)."""
+    head = nn.Linear(POOLED, outputs)
     initialise(head, torch_rng(seed, "facts"))
     return head.to(vla.device)
 
 
-def tell(vla: VLA, head: nn.Module, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-    """What the eyes make out, (b, f) metres, and where every camera's glances go, (b, cameras, glances, 2)."""
-    seen, pooled = vla.see({camera: frames.to(vla.device) for camera, frames in images.items()}, state.to(vla.device))
-    told: Tensor = SCALE * head(pooled)
-    where = seen[..., -2:]
-    return told, where.view(len(where), len(vla.spec.cameras), -1, 2)
+def predict(vla: VLA, head: nn.Module, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+    """Predicted positions (b, f) in metres, and each camera's soft-argmax points (b, cameras, queries, 2)."""
+    tokens, pooled = vla.encode(
+        {camera: frames.to(vla.device) for camera, frames in images.items()}, state.to(vla.device)
+    )
+    predicted: Tensor = SCALE * head(pooled)
+    points = tokens[..., -2:]
+    return predicted, points.view(len(points), len(vla.spec.cameras), -1, 2)
 
 
-def looking_loss(
-    vla: VLA, head: nn.Module, images: Mapping[str, Tensor], states: Tensor, facts: Tensor, spots: Spots
-) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
-    """Over chosen looks: how far what the eyes make out is from the facts (n, f), and first glances from the spots."""
+def keypoint_loss(
+    vla: VLA, head: nn.Module, images: Mapping[str, Tensor], states: Tensor, positions: Tensor, keypoints: Keypoints
+) -> LossFn:
+    """Over chosen images: smooth L1 of the positions (n, f), and the distance of the first queries to the keypoints."""
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
         rows = torch.tensor(numbers)
-        told, where = tell(vla, head, {camera: frames[rows] for camera, frames in images.items()}, states[rows])
-        true = facts[rows].to(told)
-        error = functional.smooth_l1_loss(told / SCALE, true / SCALE, beta=FINE)
-        astray = pointing_error(where, torch.stack([spots[camera][rows] for camera in vla.spec.cameras], dim=1))
-        return error + astray, {
-            "seeing/centimetres": 100 * (told - true).abs().mean().detach(),
-            "seeing/pointing": astray.detach(),
+        predicted, points = predict(vla, head, {name: frames[rows] for name, frames in images.items()}, states[rows])
+        true = positions[rows].to(predicted)
+        error = functional.smooth_l1_loss(predicted / SCALE, true / SCALE, beta=FINE)
+        distance = keypoint_error(points, torch.stack([keypoints[name][rows] for name in vla.spec.cameras], dim=1))
+        return error + distance, {
+            "pretraining/error_cm": 100 * (predicted - true).abs().mean().detach(),
+            "pretraining/keypoint_error": distance.detach(),
         }
 
     return loss
 
 
-def pointing_error(where: Tensor, spots: Tensor) -> Tensor:
-    """Mean distance along an axis from each camera's first glances (b, c, glances, 2) to the things (b, c, k, 2)."""
-    spots = spots[:, :, : where.shape[2]].to(where)
-    shown = ~spots.isnan()
-    gaps = (where[:, :, : spots.shape[2]] - spots.nan_to_num()).abs()
-    return gaps[shown].sum() / shown.sum().clamp_min(1)
+def keypoint_error(points: Tensor, keypoints: Tensor) -> Tensor:
+    """Mean distance along an axis from each camera's first points (b, c, queries, 2) to the keypoints (b, c, k, 2)."""
+    keypoints = keypoints[:, :, : points.shape[2]].to(points)
+    visible = ~keypoints.isnan()
+    gaps = (points[:, :, : keypoints.shape[2]] - keypoints.nan_to_num()).abs()
+    return gaps[visible].sum() / visible.sum().clamp_min(1)

@@ -1,4 +1,4 @@
-"""A phase of supervised training in a folder of its own, which goes on bit for bit where it was broken off."""
+"""Resumable supervised phase: gradient steps on batches of examples, with a run folder of its own."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from lookact.training.distributed import rank, sum_gradients, world_size
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
 from lookact.training.run import open_run
 
-Lesson = Callable[[Sequence[int], int], tuple[Tensor, Metrics]]
+LossFn = Callable[[Sequence[int], int], tuple[Tensor, Metrics]]
 """The mean loss over the examples of these numbers, at this step."""
 
 
-def study(
+def supervised_phase(
     folder: Path,
     config: Mapping[str, Any],
     modules: Mapping[str, nn.Module],
-    prepare: Callable[[], Lesson],
+    prepare: Callable[[], LossFn],
     batches: Sequence[Sequence[int]],
     *,
     lr: float,
     label: str,
     save_every: int,
 ) -> None:
-    """A learning step on each batch of example numbers, shared between processes.
+    """A gradient step on each batch of example numbers, shared between processes; it resumes bit for bit.
 
-    What the lesson needs is prepared only where a step is still to be done.
+    The loss is prepared only where a step is left to do.
     """
     learned = [parameter for module in modules.values() for parameter in module.parameters() if parameter.requires_grad]
     with open_run(folder, config, auto_resume=True, tensorboard=False) as run:
@@ -40,13 +40,13 @@ def study(
         run.restore(weights=modules, state=state)
         if run.done >= len(batches):
             return
-        lesson, loss_name = prepare(), f"loss/{folder.name}"
+        loss_fn, loss_name = prepare(), f"loss/{folder.name}"
         for step in run.steps(len(batches), label):
             rates = set_learning_rate(
                 optimizer, step, warmup=len(batches) // 20, total=len(batches), schedule="cosine", floor=0.02
             )
             mine = list(batches[step - 1])[rank() :: world_size()]
-            loss, metrics = accumulate([mine] if mine else [], partial(_at, lesson, step), len)
+            loss, metrics = accumulate([mine] if mine else [], partial(_at, loss_fn, step), len)
             sum_gradients(learned)
             metrics |= clip_and_step(optimizer, learned, max_norm=1.0, guard=guard, loss=loss)
             metrics |= {loss_name: loss, **rates}
@@ -55,5 +55,5 @@ def study(
                 run.save(step, weights=modules, state=state, metrics=metrics, keep=1)
 
 
-def _at(lesson: Lesson, step: int, numbers: Sequence[int]) -> tuple[Tensor, Metrics]:
-    return lesson(numbers, step)
+def _at(loss_fn: LossFn, step: int, numbers: Sequence[int]) -> tuple[Tensor, Metrics]:
+    return loss_fn(numbers, step)

@@ -2,32 +2,32 @@ import numpy as np
 
 from lookact.envs.tabletop.control import REACH_LOW
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.pretraining_images import find_in_picture, look_around
+from lookact.envs.tabletop.pretraining_images import labelled_image, project
 
 
-def test_the_facts_are_so():
+def test_labels_are_the_true_positions():
     env = Tabletop(cameras=("head",), image_size=32)
-    for look in look_around(env, range(6)):
+    for seed in range(6):
+        image = labelled_image(env, seed)
         now = env.situation()
-        assert np.allclose(look.facts, np.concatenate([now.object - now.tool, now.target - now.tool]), atol=1e-6)
+        assert np.allclose(image.positions, np.concatenate([now.object - now.tool, now.target - now.tool]), atol=1e-6)
         # the state's last three numbers are where the tool is
-        assert np.allclose(look.state[-3:], now.tool, atol=1e-6)
-        assert look.images["head"].shape == (32, 32, 3)
+        assert np.allclose(image.state[-3:], now.tool, atol=1e-6)
+        assert image.images["head"].shape == (32, 32, 3)
         assert now.tool[2] > REACH_LOW[2] - 0.01
 
 
-def test_the_same_seed_is_the_same_look_and_others_differ():
+def test_the_same_seed_is_the_same_image_and_others_differ():
     env = Tabletop(cameras=("wrist",), image_size=32)
-    first, other = look_around(env, [5, 6])
-    (again,) = look_around(env, [5])
+    first, other, again = (labelled_image(env, seed) for seed in (5, 6, 5))
     assert np.array_equal(first.images["wrist"], again.images["wrist"])
-    assert np.array_equal(first.facts, again.facts)
-    assert not np.array_equal(first.facts, other.facts)
+    assert np.array_equal(first.positions, again.positions)
+    assert not np.array_equal(first.positions, other.positions)
 
 
 def test_things_are_seen_far_near_and_between_the_fingers():
     env = Tabletop(cameras=("wrist",), image_size=16)
-    apart = np.array([np.linalg.norm(look.facts[:3]) for look in look_around(env, range(40))])
+    apart = np.array([np.linalg.norm(labelled_image(env, seed).positions[:3]) for seed in range(40)])
     assert 4 <= (apart < 0.015).sum() <= 24
     assert (apart > 0.1).sum() >= 4
     assert ((apart > 0.015) & (apart < 0.1)).sum() >= 4
@@ -49,13 +49,14 @@ def test_a_rearranged_scene_is_where_it_was_told_to_be():
 
 def test_a_thing_is_found_where_its_colour_is():
     env = Tabletop(cameras=("head", "wrist"), image_size=64)
-    for look in look_around(env, range(12)):
-        for camera, spots in look.spots.items():
+    for seed in range(12):
+        image = labelled_image(env, seed)
+        for camera, spots in image.keypoints.items():
             assert spots.shape == (2, 2)
             if np.isnan(spots[1]).any() or np.abs(spots[1]).max() > 0.9:
                 continue
             across, down = ((spots[1] + 1) * 32).astype(int)
-            patch = look.images[camera][down - 2 : down + 3, across - 2 : across + 3].astype(float)
+            patch = image.images[camera][down - 2 : down + 3, across - 2 : across + 3].astype(float)
             # a stand is of one strong colour, table, arm and floor are dull
             assert (patch.max(axis=-1) - patch.min(axis=-1)).max() > 90
 
@@ -66,6 +67,6 @@ def test_the_middle_of_a_picture_is_what_a_camera_looks_at_and_what_is_behind_it
     eye = env.data.cam_xpos[env.model.camera("head").id]
     forward = -env.data.cam_xmat[env.model.camera("head").id].reshape(3, 3)[:, 2]
     places = np.stack([eye + 0.5 * forward, eye - 0.5 * forward])
-    middle, behind = find_in_picture(env, "head", places)
+    middle, behind = project(env, "head", places)
     assert np.allclose(middle, 0, atol=1e-6)
     assert np.isnan(behind).all()

@@ -3,7 +3,7 @@ import torch
 from transformers import BertModel, Dinov2Model
 
 from lookact.errors import ConfigError, DataError
-from lookact.models.vla.encoders import hold, open_bert, open_dinov2, tiny_bert, tiny_dinov2
+from lookact.models.vla.encoders import open_bert, open_dinov2, set_finetune, tiny_bert, tiny_dinov2
 
 DINO = tiny_dinov2(hidden=64, layers=1, image_size=32, patch=8)
 BERT = tiny_bert(hidden=32, layers=1, vocabulary=50, length=8)
@@ -52,8 +52,10 @@ def test_a_missing_encoder_is_one_line(tmp_path):
 
 def test_full_holds_nothing_back_and_frozen_everything():
     assert all(
-        parameter.requires_grad for parameter in hold(open_bert("tiny", BERT, 0), "full", rank=4, seed=0).parameters()
+        parameter.requires_grad
+        for parameter in set_finetune(open_bert("tiny", BERT, 0), "full", rank=4, seed=0).parameters()
     )
     assert not any(
-        parameter.requires_grad for parameter in hold(open_bert("tiny", BERT, 0), "frozen", rank=4, seed=0).parameters()
+        parameter.requires_grad
+        for parameter in set_finetune(open_bert("tiny", BERT, 0), "frozen", rank=4, seed=0).parameters()
     )

@@ -3,10 +3,17 @@ import copy
 import pytest
 import torch
 
-from lookact.models.vla import folded_dinov2 as vla_sight
-from lookact.models.vla.encoders import hold, open_dinov2, tiny_dinov2
+from lookact.models.vla import folded_dinov2 as folded
+from lookact.models.vla.encoders import (
+    DEVIATION,
+    MEAN,
+    VisionEncoder,
+    VisionSpec,
+    open_dinov2,
+    set_finetune,
+    tiny_dinov2,
+)
 from lookact.models.vla.folded_dinov2 import FoldedDinov2, foldable
-from lookact.models.vla.vision import DEVIATION, MEAN, VisionEncoder, VisionSpec
 
 COLOURS = torch.tensor([MEAN, DEVIATION])
 
@@ -42,14 +49,14 @@ def test_the_folded_encoder_tells_what_its_modules_tell(changes):
 
 
 def test_frames_go_through_in_portions_as_they_would_together(monkeypatch):
-    sight = FoldedDinov2(shaken(), COLOURS, 32)
-    together = sight(frames(5))
+    encoder_folded = FoldedDinov2(shaken(), COLOURS, 32)
+    together = encoder_folded(frames(5))
     sizes = []
-    monkeypatch.setattr(vla_sight, "NEARBY", 2 * 17)
+    monkeypatch.setattr(folded, "TOKENS_PER_PASS", 2 * 17)
     monkeypatch.setattr(
-        FoldedDinov2, "_see", lambda self, part, see=FoldedDinov2._see: sizes.append(len(part)) or see(self, part)
+        FoldedDinov2, "_encode", lambda self, part, see=FoldedDinov2._encode: sizes.append(len(part)) or see(self, part)
     )
-    torch.testing.assert_close(sight(frames(5)), together)
+    torch.testing.assert_close(encoder_folded(frames(5)), together)
     assert sizes == [2, 2, 1]
 
 
@@ -57,15 +64,17 @@ def test_only_a_plain_dinov2_folds():
     assert foldable(shaken())
     assert not foldable(shaken(use_swiglu_ffn=True))
     assert not foldable(shaken().double())
-    assert not foldable(hold(shaken(), "lora", rank=2, seed=0))
+    assert not foldable(set_finetune(shaken(), "lora", rank=2, seed=0))
 
 
-def eyes(encoder) -> VisionEncoder:
-    return VisionEncoder(VisionSpec(image_size=32, patch=8, hidden=64, layers=2, glances=3), encoder, ("head",), seed=0)
+def vision_encoder(encoder) -> VisionEncoder:
+    return VisionEncoder(
+        VisionSpec(image_size=32, patch=8, hidden=64, layers=2, pool_queries=3), encoder, ("head",), seed=0
+    )
 
 
 def test_frozen_eyes_see_what_learning_ones_see():
-    learning, frozen = eyes(shaken()), eyes(shaken())
+    learning, frozen = vision_encoder(shaken()), vision_encoder(shaken())
     frozen.requires_grad_(False)
     with torch.no_grad():
         seen = learning({"head": frames()})["head"]
@@ -73,29 +82,29 @@ def test_frozen_eyes_see_what_learning_ones_see():
 
 
 def test_frozen_eyes_follow_weights_that_are_loaded_or_written():
-    sight, other = (
-        eyes(shaken()),
-        eyes(open_dinov2("tiny", tiny_dinov2(hidden=64, layers=2, image_size=32, patch=8), 3)),
+    encoder_folded, other = (
+        vision_encoder(shaken()),
+        vision_encoder(open_dinov2("tiny", tiny_dinov2(hidden=64, layers=2, image_size=32, patch=8), 3)),
     )
-    sight.requires_grad_(False)
-    before = sight.features({"head": frames()})["head"]
-    sight.load_state_dict(other.state_dict())
-    loaded = sight.features({"head": frames()})["head"]
+    encoder_folded.requires_grad_(False)
+    before = encoder_folded.features({"head": frames()})["head"]
+    encoder_folded.load_state_dict(other.state_dict())
+    loaded = encoder_folded.features({"head": frames()})["head"]
     torch.testing.assert_close(loaded, other({"head": frames()})["head"], atol=2e-5, rtol=1e-4)
     assert not torch.allclose(before, loaded, atol=1e-2)
     with torch.no_grad():
-        sight.encoder.layernorm.bias.add_(1.0)
-    assert not torch.allclose(sight.features({"head": frames()})["head"], loaded, atol=1e-2)
+        encoder_folded.encoder.layernorm.bias.add_(1.0)
+    assert not torch.allclose(encoder_folded.features({"head": frames()})["head"], loaded, atol=1e-2)
 
 
 def test_a_copy_of_frozen_eyes_has_weights_of_its_own():
-    sight = eyes(shaken())
-    sight.requires_grad_(False)
-    before = sight.features({"head": frames()})["head"]
-    twin = copy.deepcopy(sight)
+    encoder_folded = vision_encoder(shaken())
+    encoder_folded.requires_grad_(False)
+    before = encoder_folded.features({"head": frames()})["head"]
+    twin = copy.deepcopy(encoder_folded)
     twin.requires_grad_(True)
     with torch.no_grad():
         twin.encoder.layernorm.bias.add_(1.0)
-    assert sight.frozen
+    assert encoder_folded.frozen
     assert not twin.frozen
-    torch.testing.assert_close(sight.features({"head": frames()})["head"], before)
+    torch.testing.assert_close(encoder_folded.features({"head": frames()})["head"], before)

@@ -1,6 +1,6 @@
 import torch
 
-from lookact.models.vla.fusion import Fusion
+from lookact.models.vla.policy import Fusion
 
 
 def fusion(layers: int = 2) -> Fusion:
@@ -22,4 +22,4 @@ def test_every_token_is_read():
 def test_a_token_that_asks_alone_is_answered_as_among_all():
     block = fusion(1).blocks[0]
     tokens = torch.randn(3, 5, 16)
-    torch.testing.assert_close(block(tokens, asking=2), block(tokens)[:, :2], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(block(tokens, queries=2), block(tokens)[:, :2], atol=1e-6, rtol=1e-5)

@@ -9,16 +9,15 @@ from transformers import BertModel, Dinov2Model
 from lookact.batch import ControlInputs, SequenceInputs
 from lookact.models.actor_critic import draw, score
 from lookact.models.vla.checkpoint import make_vla
+from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
-from lookact.models.vla.text import TextSpec
-from lookact.models.vla.vision import VisionSpec
 
 CORPUS = ["put the red cube on the blue stand", "lift the green brick onto the red stand"]
 SMALL = PolicySpec(("head", "wrist"), state_size=3, action_size=2, width=16, layers=1, heads=2)
-EYES, WORDS = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, glances=2), TextSpec(hidden=32, length=12)
+VISION, TEXT = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, pool_queries=2), TextSpec(hidden=32, length=12)
 
 
-def policy(seed: int = 0, *, eyes: VisionSpec = EYES, words: TextSpec = WORDS, **changes) -> VLA:
+def policy(seed: int = 0, *, eyes: VisionSpec = VISION, words: TextSpec = TEXT, **changes) -> VLA:
     return make_vla(replace(SMALL, **changes), eyes, words, corpus=CORPUS, seed=seed)
 
 
@@ -44,7 +43,7 @@ def test_the_encoders_are_the_real_architectures():
 
 @pytest.mark.parametrize("spread", ["fixed", "learned", "decay"])
 def test_what_was_sampled_is_scored_alike(spread):
-    vla = policy(spread=spread)
+    vla = policy(std_schedule=spread)
     vla.set_progress(0.4)
     inputs = steps(vla)
     actions, logprobs, values = vla.act(inputs, generator=torch.Generator().manual_seed(1))
@@ -118,7 +117,7 @@ def test_cached_features_stand_for_their_frames():
 
 
 def test_while_glances_learn_the_patches_are_what_is_cached():
-    vla = policy(eyes=replace(EYES, hold="frozen"))
+    vla = policy(eyes=replace(VISION, finetune="frozen"))
     inputs = steps(vla)
     cached = vla.features(inputs.images)
     # a picture of 16 pixels has four patches of 8
@@ -126,13 +125,13 @@ def test_while_glances_learn_the_patches_are_what_is_cached():
     with_cache, with_frames = (vla.evaluate(each).logprobs for each in (replace(inputs, images=cached), inputs))
     assert torch.equal(with_cache, with_frames)
     with_cache.sum().backward()
-    assert vla.vision_encoder.glances["head"].queries.grad is not None
+    assert vla.vision_encoder.pools["head"].queries.grad is not None
     assert all(parameter.grad is None for parameter in vla.vision_encoder.encoder.parameters())
 
 
 @pytest.mark.parametrize(("hold", "learns"), [("frozen", 0), ("lora", 6), ("full", 99)])
 def test_how_an_encoder_is_held(hold, learns):
-    vla = policy(eyes=replace(EYES, hold=hold), words=replace(WORDS, hold=hold))
+    vla = policy(eyes=replace(VISION, finetune=hold), words=replace(TEXT, finetune=hold))
     inputs = steps(vla)
     vla.evaluate(inputs).logprobs.sum().backward()
     for encoder in (vla.vision_encoder.encoder, vla.text_encoder.encoder):
@@ -143,10 +142,10 @@ def test_how_an_encoder_is_held(hold, learns):
 
 
 def test_fresh_adapters_change_nothing_and_follow_the_seed():
-    plain, adapted = policy(), policy(eyes=replace(EYES, hold="lora"))
+    plain, adapted = policy(), policy(eyes=replace(VISION, finetune="lora"))
     inputs = steps(plain)
     torch.testing.assert_close(adapted(inputs).mean, plain(inputs).mean)
-    again = policy(eyes=replace(EYES, hold="lora"))
+    again = policy(eyes=replace(VISION, finetune="lora"))
     assert all(torch.equal(a, b) for a, b in zip(adapted.state_dict().values(), again.state_dict().values()))
 
 
@@ -169,22 +168,22 @@ def test_a_fresh_critic_says_nothing():
 
 
 def test_a_decaying_deviation_falls_from_first_to_last():
-    vla = policy(spread="decay", std=0.4, last_std=0.1)
+    vla = policy(std_schedule="decay", std=0.4, final_std=0.1)
     found = []
     for share in (0.0, 0.5, 1.0, 7.0):
         vla.set_progress(share)
-        found.append(float(vla.spread().exp()[0]))
+        found.append(float(vla.action_log_std().exp()[0]))
     # halfway it is the geometric mean
     assert found == pytest.approx([0.4, 0.2, 0.1, 0.1])
     # and where it stands is saved with the weights
-    other = policy(spread="decay", std=0.4, last_std=0.1, seed=1)
+    other = policy(std_schedule="decay", std=0.4, final_std=0.1, seed=1)
     other.load_state_dict(vla.state_dict())
-    assert float(other.spread().exp()[0]) == pytest.approx(0.1)
+    assert float(other.action_log_std().exp()[0]) == pytest.approx(0.1)
 
 
 def test_only_a_learned_deviation_learns():
     for spread in ("fixed", "learned", "decay"):
-        assert policy(spread=spread).log_std.requires_grad == (spread == "learned")
+        assert policy(std_schedule=spread).log_std.requires_grad == (spread == "learned")
 
 
 def test_actions_beyond_the_bounds_are_remembered_as_the_world_cut_them():
@@ -196,7 +195,7 @@ def test_actions_beyond_the_bounds_are_remembered_as_the_world_cut_them():
 
 
 def test_of_a_chunk_the_first_action_is_drawn_and_scored():
-    vla = policy(chunk=3)
+    vla = policy(action_chunk=3)
     inputs = steps(vla)
     output = vla(inputs)
     assert output.mean.shape == (4, 3, 2)

@@ -5,8 +5,7 @@ import sys
 import pytest
 import torch
 
-from lookact.models.vla.encoders import open_bert, tiny_bert
-from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
+from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, tiny_bert, train_wordpiece
 
 CORPUS = ["put the red cube on the blue stand", "lift the green brick onto the red stand"]
 SPEC = TextSpec(hidden=32, layers=1, length=16)
@@ -30,7 +29,7 @@ def test_known_words_are_whole_and_unknown_ones_fall_into_letters():
 @pytest.mark.slow
 def test_ids_do_not_depend_on_the_process():
     code = (
-        "from lookact.models.vla.text import *;"
+        "from lookact.models.vla.encoders import *;"
         f"print(train_wordpiece({CORPUS!r}, TextSpec())('put the green cube there')['input_ids'])"
     )
     told = {

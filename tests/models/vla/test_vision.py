@@ -2,12 +2,19 @@ import pytest
 import torch
 
 from lookact.errors import ConfigError
-from lookact.models.vla.encoders import open_dinov2, tiny_dinov2
-from lookact.models.vla.vision import DEVIATION, MEAN, AttentionPool, VisionEncoder, VisionSpec
+from lookact.models.vla.encoders import (
+    DEVIATION,
+    MEAN,
+    AttentionPool,
+    VisionEncoder,
+    VisionSpec,
+    open_dinov2,
+    tiny_dinov2,
+)
 
 
 def eyes(**changes) -> VisionEncoder:
-    spec = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, glances=3, **changes)
+    spec = VisionSpec(image_size=16, patch=8, hidden=32, layers=1, pool_queries=3, **changes)
     return VisionEncoder(
         spec, open_dinov2("tiny", tiny_dinov2(hidden=32, layers=1, image_size=16, patch=8), 0), ("head",), seed=0
     )

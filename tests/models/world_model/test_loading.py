@@ -5,18 +5,17 @@ import torch
 from safetensors.torch import load_file
 
 from lookact.errors import ConfigError
-from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
+from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, set_finetune, tiny_bert, train_wordpiece
 from lookact.models.world_model.loading import Freeze, add_adapters, freeze, owner_of, save_adapter
 from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 
 
 def make():
-    text = TextSpec(hidden=32, vocabulary=256, length=8, hold="frozen")
+    text = TextSpec(hidden=32, vocabulary=256, length=8, finetune="frozen")
     tokenizer = train_wordpiece(["reach the cube"], text)
     config = tiny_bert(hidden=32, layers=1, vocabulary=len(tokenizer), length=8)
-    bert = hold(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
+    bert = set_finetune(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
     return WorldModel(
         WorldModelSpec(3, 2, VQSpec(16, 8, 4, (1, 2), 8), width=16, heads=2, layers=1),
         TextEncoder(text, bert, tokenizer),

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
+from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, set_finetune, tiny_bert, train_wordpiece
 from lookact.models.world_model.model import WorldModel, WorldModelInputs, WorldModelSpec, mean_logits
 from lookact.models.world_model.vq import VQSpec
 
@@ -17,10 +16,10 @@ ROWS = 4
 
 @pytest.fixture(scope="module")
 def world_model():
-    text = TextSpec(hidden=32, vocabulary=256, length=8, hold="frozen")
+    text = TextSpec(hidden=32, vocabulary=256, length=8, finetune="frozen")
     tokenizer = train_wordpiece(["reach the cube"], text)
     config = tiny_bert(hidden=32, layers=1, vocabulary=len(tokenizer), length=8)
-    bert = hold(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
+    bert = set_finetune(open_bert("tiny", config, 0), "frozen", rank=0, seed=0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = WorldModel(SPEC, TextEncoder(text, bert, tokenizer))

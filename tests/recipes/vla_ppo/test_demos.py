@@ -14,11 +14,11 @@ import pytest
 
 from lookact.data.lerobot.read import INFO
 from lookact.errors import DataError, EnvError
-from lookact.recipes.vla_ppo import demos as vla_demos
-from lookact.recipes.vla_ppo.config import World
-from lookact.recipes.vla_ppo.demos import draw_looks, in_workers, open_demos, record_demos, write_demos
+from lookact.recipes.vla_ppo import task as vla_task
+from lookact.recipes.vla_ppo.config import EnvConfig
+from lookact.recipes.vla_ppo.task import in_workers, open_demos, pretraining_images, record_demos, write_demos
 
-SMALL = World(task="reach", image_size=16, cameras=("head",), max_steps=20)
+SMALL = EnvConfig(task="reach", image_size=16, cameras=("head",), max_steps=20)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def test_what_was_recorded_comes_back(folder):
 
 @pytest.mark.slow
 def test_episodes_that_the_expert_does_not_solve_are_left_out():
-    hurried = World(task="reach", cameras=("head",), image_size=16, max_steps=5)
+    hurried = EnvConfig(task="reach", cameras=("head",), image_size=16, max_steps=5)
     demos = list(record_demos(hurried, seed=0, count=2, noise=0.0, workers=1))
     assert [len(demo) <= 5 for demo in demos] == [True, True]
-    hopeless = World(task="pick_place", cameras=("head",), image_size=16, max_steps=3)
+    hopeless = EnvConfig(task="pick_place", cameras=("head",), image_size=16, max_steps=3)
     with pytest.raises(EnvError, match=r"the expert solved 0 of \d+ episodes"):
         list(record_demos(hopeless, seed=0, count=1, noise=0.0, workers=1))
 
@@ -54,8 +54,8 @@ def test_episodes_that_the_expert_does_not_solve_are_left_out():
 @pytest.mark.parametrize(
     ("world", "told"),
     [
-        (World(task="reach", cameras=("head", "wrist")), "no video of wrist"),
-        (World(task="reach", cameras=("head",), control="delta_qpos"), r"action has shape \[4\], \[8\] is wanted"),
+        (EnvConfig(task="reach", cameras=("head", "wrist")), "no video of wrist"),
+        (EnvConfig(task="reach", cameras=("head",), control="delta_qpos"), r"action has shape \[4\], \[8\] is wanted"),
     ],
 )
 def test_a_set_with_other_features_is_refused(folder, world, told):
@@ -91,7 +91,7 @@ def test_a_set_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
         yield from itertools.islice(record_demos(SMALL, seed=0, count=1, noise=0.1, workers=1), 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(vla_demos, "record_demos", broken)
+    monkeypatch.setattr(vla_task, "record_demos", broken)
     with pytest.raises(KeyboardInterrupt):
         write_demos(tmp_path / "set", SMALL, seed=0, count=2, noise=0.1, workers=1)
     assert not (tmp_path / "set").exists()
@@ -111,10 +111,10 @@ def test_a_worker_that_dies_is_said():
 
 ENDLESS = """
 import itertools, os, time
-from lookact.recipes.vla_ppo.demos import in_workers
-from lookact.recipes.vla_ppo.task import World
+from lookact.recipes.vla_ppo.task import in_workers
+from lookact.recipes.vla_ppo.config import EnvConfig
 
-pids = in_workers(os.getpid, itertools.repeat(()), World(image_size=32), 1)
+pids = in_workers(os.getpid, itertools.repeat(()), EnvConfig(image_size=32), 1)
 print(next(pids), flush=True)
 time.sleep(600)
 """
@@ -134,9 +134,9 @@ def test_workers_end_with_whoever_started_them():
 
 
 @pytest.mark.slow
-def test_looks_do_not_depend_on_who_draws_them():
-    one, two = (draw_looks(SMALL, seed=0, count=9, workers=workers) for workers in (1, 2))
+def test_pretraining_images_do_not_depend_on_who_draws_them():
+    one, two = (pretraining_images(SMALL, seed=0, count=9, workers=workers) for workers in (1, 2))
     assert len(one) == 9
     for a, b in zip(one, two):
         assert np.array_equal(a.images["head"], b.images["head"])
-        assert np.array_equal(a.facts, b.facts)
+        assert np.array_equal(a.positions, b.positions)

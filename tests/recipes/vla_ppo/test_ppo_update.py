@@ -5,18 +5,24 @@ import numpy as np
 import pytest
 import torch
 
-from lookact.algorithms.control_ppo import rollout_metrics, scale_rewards, update_state_statistics
+from lookact.algorithms.control_ppo import (
+    collect_experience,
+    open_learner,
+    rollout_metrics,
+    scale_rewards,
+    update_state_statistics,
+)
 from lookact.batch import ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.ops.moments import RunningMoments
-from lookact.recipes.vla_ppo.update import collect_experience, open_learner, ppo_update
+from lookact.recipes.vla_ppo.train import ppo_update
 from lookact.rollout.vector_rollout import EpisodeStats, Rollout
 from lookact.seeding import derive
 from lookact.training.distributed import rank, world_size
 from lookact.training.settings import PPO
 from state_policy import StatePolicy
 
-STEADY = {"normalise_state": False, "scale_rewards": False, "anchored": False}
+STEADY = {"normalise_state": False, "scale_rewards": False, "reference": False}
 
 
 def rollout_of(rewards, truncated, mask=None, state=None, ended=()):
@@ -131,7 +137,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others():
 
 def shared():
     torch.set_num_threads(1)
-    learner, told = train(2, normalise_state=True, scale_rewards=True, anchored=True)
+    learner, told = train(2, normalise_state=True, scale_rewards=True, reference=True)
     return {name: x.tolist() for name, x in learner.policy.state_dict().items()}, told
 
 

@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
 
-from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES
-from lookact.recipes.vla_ppo.config import World
-from lookact.recipes.vla_ppo.task import OUTSIDE, make_corpus, make_table, table_maker
+from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES, instruction_corpus
+from lookact.recipes.vla_ppo.config import EnvConfig
+from lookact.recipes.vla_ppo.evaluate import OOD_SHIFTS
+from lookact.recipes.vla_ppo.task import make_table, table_maker
 
 
 def test_the_table_is_as_the_settings_say():
-    env = make_table(World(task="push", cameras=("wrist",), image_size=32, max_steps=7, distractors=1, clutter=True))
+    env = make_table(
+        EnvConfig(task="push", cameras=("wrist",), image_size=32, max_steps=7, distractors=1, clutter=True)
+    )
     shown, info = env.reset(seed=0)
     assert set(shown) == {"wrist", "state", "instruction"}
     assert shown["wrist"].shape == (32, 32, 3)
@@ -20,16 +23,16 @@ def test_the_table_is_as_the_settings_say():
 
 @pytest.mark.parametrize("control", ["ee_delta", "delta_qpos"])
 def test_sizes_are_the_environments(control):
-    world = World(control=control, image_size=32)
-    env = make_table(world)
-    assert env.action_space.shape == (world.action_size,)
-    assert env.observation_space["state"].shape == (world.state_size,)
+    settings = EnvConfig(control=control, image_size=32)
+    env = make_table(settings)
+    assert env.action_space.shape == (settings.action_size,)
+    assert env.observation_space["state"].shape == (settings.state_size,)
 
 
-@pytest.mark.parametrize("shift", OUTSIDE)
+@pytest.mark.parametrize("shift", OOD_SHIFTS)
 def test_out_of_distribution_is_what_training_never_shows(shift):
-    inside, outside = (make_table(World(cameras=()), shift=each) for each in ("none", shift))
-    words = set(make_corpus(World()))
+    inside, outside = (make_table(EnvConfig(cameras=()), shift=each) for each in ("none", shift))
+    words = set(instruction_corpus("pick_place"))
     for seed in range(20):
         inside.reset(seed=seed)
         outside.reset(seed=seed)
@@ -45,4 +48,4 @@ def test_out_of_distribution_is_what_training_never_shows(shift):
 
 
 def test_a_worker_can_make_its_own():
-    assert table_maker(World(cameras=()), shift="vision")().shift == "vision"
+    assert table_maker(EnvConfig(cameras=()), shift="vision")().shift == "vision"

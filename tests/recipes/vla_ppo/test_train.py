@@ -9,25 +9,39 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms import keypoint_pretraining
 from lookact.cli import main as command
 from lookact.config import check, to_mapping
 from lookact.data.episode_store import EpisodeStore
 from lookact.errors import ConfigError, DataError
-from lookact.recipes.vla_ppo import start as vla_start
-from lookact.recipes.vla_ppo.config import PRESETS, Config, Evaluation, Model, Start, Text, Vision, World
+from lookact.recipes.vla_ppo import train as vla_train
+from lookact.recipes.vla_ppo.config import BC, PRESETS, Config, EnvConfig, Evaluation, Model, Text, Vision
+from lookact.recipes.vla_ppo.task import open_policy
 from lookact.recipes.vla_ppo.train import collect, evaluate, main
 from lookact.training.run import open_run
 
 CFG = Config(
     stage="bc",
     model=Model(
-        vision=Vision(image_size=16, hidden=32, layers=1, glances=2), text=Text(hidden=32), width=16, layers=1, heads=2
+        vision=Vision(image_size=16, hidden=32, layers=1, pool_queries=2),
+        text=Text(hidden=32),
+        width=16,
+        layers=1,
+        heads=2,
     ),
-    world=World(task="reach", image_size=16, cameras=("head",), max_steps=20),
-    start=Start(
-        looks=12, look_epochs=1, look_rows=4, demos=3, epochs=2, rows=8, save_every=1, workers=1, freeze_eyes=True
+    env=EnvConfig(task="reach", image_size=16, cameras=("head",), max_steps=20),
+    bc=BC(
+        pretrain_images=12,
+        pretrain_epochs=1,
+        pretrain_batch_size=4,
+        demos=3,
+        epochs=2,
+        batch_size=8,
+        save_every=1,
+        workers=1,
+        freeze_vision=True,
     ),
-    evaluation=Evaluation(final_episodes=0, rows=2, workers=1),
+    evaluation=Evaluation(final_episodes=0, num_envs=2, workers=1),
 )
 
 
@@ -56,29 +70,59 @@ def test_a_cloned_run_holds_what_it_learned_from(cloned):
     start = cloned / "warm_start"
     assert (start / "model.safetensors").exists()
     assert json.loads((start / "demos/meta/info.json").read_text())["total_episodes"] == 3
-    for phase in ("seeing", "cloning"):
+    for phase in ("vision_pretraining", "bc"):
         lines = [json.loads(line) for line in (start / phase / "metrics.jsonl").read_text().splitlines()]
         assert all(line[f"loss/{phase}"] > 0 for line in lines)
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("phase", "at"), [("looking_loss", 2), ("cloning_loss", 1), ("cloning_loss", 3)])
+def test_debug_learns(tmp_path):
+    """Each phase of the debug preset has gradients above zero and changes weights."""
+    torch.set_num_threads(1)
+    evaluation = replace(PRESETS["debug"].evaluation, episodes=1, final_episodes=0, every=2)
+    cfg = replace(PRESETS["debug"], evaluation=evaluation)
+    train(cfg, tmp_path / "run")
+    gradients = {
+        phase: [
+            json.loads(line)["optim/grad_norm"]
+            for line in (tmp_path / "run" / phase / "metrics.jsonl").read_text().splitlines()
+        ]
+        for phase in ("warm_start/vision_pretraining", "warm_start/bc", "")
+    }
+    assert all(norm > 0 for norms in gradients.values() for norm in norms)
+    fresh = open_policy(cfg.model, cfg.env, seed=cfg.seed).state_dict()
+    cloned, last = (
+        load_file(tmp_path / "run" / folder / "model.safetensors") for folder in ("warm_start", "checkpoint-2")
+    )
+
+    def changed(before, after):
+        return {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+
+    # PPO has its critic alone in the first iteration and the actor in the second, encoders frozen
+    assert changed(fresh, cloned) >= {"vision_encoder", "text_encoder", "pooled", "fusion", "head"}
+    assert changed(cloned, last) >= {"fusion", "head", "critic"}
+    assert not changed(cloned, last) & {"vision_encoder", "text_encoder"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("phase", "at"), [("keypoint_loss", 2), ("bc_loss", 1), ("bc_loss", 3)])
 def test_killed_and_resumed_cloning_ends_as_the_unbroken_run(cloned, tmp_path, monkeypatch, phase, at):
-    real = getattr(vla_start, phase)
+    module = keypoint_pretraining if phase == "keypoint_loss" else vla_train
+    real = getattr(module, phase)
 
     def killing(*args, **how):
-        lesson = real(*args, **how)
+        loss_fn = real(*args, **how)
 
         def short(numbers, step):
             if step == at:
                 raise Killed
-            return lesson(numbers, step)
+            return loss_fn(numbers, step)
 
         return short
 
     with monkeypatch.context() as patch:
-        patch.setattr(vla_start, phase, killing)
+        patch.setattr(module, phase, killing)
         with pytest.raises(Killed):
             train(CFG, tmp_path / "run")
     train(CFG, tmp_path / "run")
@@ -88,21 +132,21 @@ def test_killed_and_resumed_cloning_ends_as_the_unbroken_run(cloned, tmp_path, m
 
 def test_a_finished_start_is_taken_as_it_is(cloned, tmp_path, monkeypatch):
     shutil.copytree(cloned, tmp_path / "run")
-    monkeypatch.setattr(vla_start, "learn_to_see", None)
+    monkeypatch.setattr(vla_train, "pretrain_keypoints", None)
     assert set(train(CFG, tmp_path / "run")) == {"seconds"}
 
 
 def test_a_set_recorded_elsewhere_is_cloned(cloned, tmp_path):
     shutil.copytree(cloned / "warm_start/demos", tmp_path / "elsewhere")
-    start = replace(CFG.start, folder=str(tmp_path / "elsewhere"), looks=0, freeze_eyes=False, epochs=1)
-    train(replace(CFG, start=start), tmp_path / "run")
+    bc = replace(CFG.bc, dataset=str(tmp_path / "elsewhere"), pretrain_images=0, freeze_vision=False, epochs=1)
+    train(replace(CFG, bc=bc), tmp_path / "run")
     assert not (tmp_path / "run/warm_start/demos").exists()
     assert (tmp_path / "run/warm_start/model.safetensors").exists()
 
 
 def test_a_set_of_another_robot_ends_the_run_in_one_line(cloned, tmp_path, capsys):
     demos = cloned / "warm_start/demos"
-    words = ["--preset", "debug", "--start.folder", str(demos), "--start.looks", "0", "--world.task", "reach"]
+    words = ["--preset", "debug", "--bc.dataset", str(demos), "--bc.pretrain_images", "0", "--env.task", "reach"]
     assert command(["train", "vla-ppo", *words, "--out", str(tmp_path)]) == 2
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith("lookact: ")
@@ -136,7 +180,7 @@ def test_a_checkpoint_and_random_actions_are_measured(cloned, tmp_path):
 
 @pytest.mark.slow
 def test_demonstrations_are_collected_once(tmp_path, capsys):
-    words = ["--demos", "2", "--world.task", "reach", "--world.image-size", "16", "--start.workers", "1", "--json"]
+    words = ["--demos", "2", "--env.task", "reach", "--env.image-size", "16", "--bc.workers", "1", "--json"]
     assert command(["collect", "vla-ppo", "--out", str(tmp_path / "demos"), *words]) == 0
     assert json.loads(capsys.readouterr().out)["collected"] == 2
     assert command(["collect", "vla-ppo", "--out", str(tmp_path / "demos"), *words]) == 0

@@ -13,10 +13,19 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, Dinov2Config
 
 from lookact.errors import DataError
-from lookact.models.vla.encoders import hold, open_bert, open_dinov2, tiny_bert, tiny_dinov2
+from lookact.models.vla.encoders import (
+    TextEncoder,
+    TextSpec,
+    VisionEncoder,
+    VisionSpec,
+    open_bert,
+    open_dinov2,
+    set_finetune,
+    tiny_bert,
+    tiny_dinov2,
+    train_wordpiece,
+)
 from lookact.models.vla.policy import VLA, PolicySpec
-from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
-from lookact.models.vla.vision import VisionEncoder, VisionSpec
 from lookact.models.vlm.loading import first_line
 from lookact.models.vlm.sources import TINY
 
@@ -28,13 +37,15 @@ def make_vla(
     policy: PolicySpec, vision: VisionSpec, text: TextSpec, *, corpus: Iterable[str], seed: int, device: str = "cpu"
 ) -> VLA:
     """A fresh policy; `corpus` holds the texts that a tiny tokenizer learns its pieces from."""
-    eyes = words = None
+    vision_config = text_config = None
     if vision.source == TINY:
-        eyes = tiny_dinov2(hidden=vision.hidden, layers=vision.layers, image_size=vision.image_size, patch=vision.patch)
+        vision_config = tiny_dinov2(
+            hidden=vision.hidden, layers=vision.layers, image_size=vision.image_size, patch=vision.patch
+        )
     tokenizer = train_wordpiece(corpus, text) if text.source == TINY else _open_tokenizer(text.source)
     if text.source == TINY:
-        words = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
-    dinov2, bert = open_dinov2(vision.source, eyes, seed), open_bert(text.source, words, seed)
+        text_config = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
+    dinov2, bert = open_dinov2(vision.source, vision_config, seed), open_bert(text.source, text_config, seed)
     return _assemble(policy, vision, text, dinov2, bert, tokenizer, seed).to(device)
 
 
@@ -68,9 +79,11 @@ def load_vla(folder: Path, *, device: str = "cpu") -> VLA:
 def _assemble(
     policy: PolicySpec, vision: VisionSpec, text: TextSpec, dinov2: Any, bert: Any, tokenizer: Any, seed: int
 ) -> VLA:
-    eyes = VisionEncoder(vision, hold(dinov2, vision.hold, rank=vision.lora_rank, seed=seed), policy.cameras, seed=seed)
-    reader = TextEncoder(text, hold(bert, text.hold, rank=text.lora_rank, seed=seed), tokenizer)
-    return VLA(policy, eyes, reader, seed=seed)
+    vision_encoder = VisionEncoder(
+        vision, set_finetune(dinov2, vision.finetune, rank=vision.lora_rank, seed=seed), policy.cameras, seed=seed
+    )
+    text_encoder = TextEncoder(text, set_finetune(bert, text.finetune, rank=text.lora_rank, seed=seed), tokenizer)
+    return VLA(policy, vision_encoder, text_encoder, seed=seed)
 
 
 def _open_tokenizer(source: str) -> Any:

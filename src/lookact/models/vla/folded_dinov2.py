@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Dinov2Model
 
-NEARBY = 1040
+TOKENS_PER_PASS = 1040
 """Tokens that go through a CPU together: what a layer makes of more of them no longer fits a core's cache."""
 
 
@@ -41,7 +41,7 @@ class _Layer:
 
 
 def foldable(encoder: Any) -> bool:
-    """Whether it is a DINOv2 of one device, without adapters, as `FoldedDinov2` knows it."""
+    """Whether it is a DINOv2 of one device, without adapters, as `FoldedDinov2` takes it."""
     return (
         type(encoder) is Dinov2Model
         and not encoder.config.use_swiglu_ffn
@@ -50,13 +50,13 @@ def foldable(encoder: Any) -> bool:
 
 
 class FoldedDinov2:
-    """(b, s, s, 3) uint8 -> (b, p, d): what the encoder tells of every patch, up to rounding."""
+    """(b, s, s, 3) uint8 -> (b, p, d): the encoder's features of every patch, up to rounding."""
 
     @torch.no_grad()
     def __init__(self, encoder: Any, colours: Tensor, size: int) -> None:
         """`colours` (2, 3): mean and deviation of colours in 0..1 that it was trained with."""
-        seen, mean, deviation = encoder.embeddings, *colours.double()
-        weight, bias = (part.double() for part in seen.patch_embeddings.projection.parameters())
+        embeddings, mean, deviation = encoder.embeddings, *colours.double()
+        weight, bias = (part.double() for part in embeddings.patch_embeddings.projection.parameters())
         self.patch, self.heads = weight.shape[-1], encoder.config.num_attention_heads
         self.side = size // self.patch
         per_colour = weight / deviation.view(3, 1, 1)
@@ -64,20 +64,20 @@ class FoldedDinov2:
         self.project = (per_colour / 255).permute(2, 3, 1, 0).flatten(0, 2).to(colours)
         bias = bias - (per_colour * mean.view(3, 1, 1)).sum(dim=(1, 2, 3))
         blank = weight.new_zeros(1, self.side**2 + 1, len(weight))
-        places = seen.interpolate_pos_encoding(blank, size, size)[0]
-        self.first = seen.cls_token[0, 0] + places[0]
+        places = embeddings.interpolate_pos_encoding(blank, size, size)[0]
+        self.first = embeddings.cls_token[0, 0] + places[0]
         self.places = (places[1:] + bias).to(colours)
         self.layers = [_fold(layer) for layer in encoder.encoder.layer]
         self.norm = encoder.layernorm
 
     @torch.no_grad()
     def __call__(self, frames: Tensor) -> Tensor:
-        portion = max(1, NEARBY // (self.side**2 + 1))
+        portion = max(1, TOKENS_PER_PASS // (self.side**2 + 1))
         if frames.device.type != "cpu" or len(frames) <= portion:
-            return self._see(frames)
-        return torch.cat([self._see(part) for part in torch.split(frames, portion)])
+            return self._encode(frames)
+        return torch.cat([self._encode(part) for part in torch.split(frames, portion)])
 
-    def _see(self, frames: Tensor) -> Tensor:
+    def _encode(self, frames: Tensor) -> Tensor:
         rows, side, patch, width = len(frames), self.side, self.patch, len(self.first)
         cut = frames.reshape(rows, side, patch, side, patch, 3).transpose(2, 3).reshape(rows * side**2, -1)
         tokens = torch.empty(rows, side**2 + 1, width, device=frames.device)

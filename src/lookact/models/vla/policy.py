@@ -1,7 +1,7 @@
 """A vision-language-action policy: frames, an instruction, the arm's own state and its last actions in, an action out.
 
-The action is drawn from a diagonal Gaussian around what the fused tokens say. A chunked policy foretells `chunk`
-actions, of which the first is what it does, scores and learns from by reward; the others only sharpen cloning.
+The action is drawn from a diagonal Gaussian whose mean a transformer over all tokens gives. A policy with action chunks
+predicts several: the first is executed, scored and trained by reward, the rest are an auxiliary BC target.
 """
 
 from __future__ import annotations
@@ -13,42 +13,90 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs, Scores, SequenceInputs
 from lookact.models.actor_critic import ValueHead, draw, score
-from lookact.models.vla.encoders import initialise
-from lookact.models.vla.fusion import Fusion
-from lookact.models.vla.text import TextEncoder
-from lookact.models.vla.vision import VisionEncoder
+from lookact.models.vla.encoders import TextEncoder, VisionEncoder, initialise
 from lookact.seeding import torch_rng
 
 NARROWEST, WIDEST = math.log(0.01), math.log(1.0)
 """Bounds of a learned log standard deviation."""
 POOLED = 128
-"""Numbers that all glances together come to, where lessons in seeing put what they teach."""
+"""Width of the pooled feature of all cameras, which vision pretraining trains."""
 
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """What a policy is shown and gives, and the size of what lies between."""
+    """Observations, actions and sizes of a policy."""
 
     cameras: tuple[str, ...]
     state_size: int
     action_size: int
-    """Numbers of one decision."""
     history: int = 5
-    chunk: int = 1
-    """Decisions foretold at once; the first is taken."""
+    action_chunk: int = 1
+    """Actions predicted at once; the first is executed."""
     width: int = 64
     layers: int = 2
     heads: int = 4
     value_layers: int = 1
-    spread: Literal["fixed", "learned", "decay"] = "fixed"
+    std_schedule: Literal["fixed", "learned", "decay"] = "fixed"
     std: float = 0.2
-    last_std: float = 0.05
+    final_std: float = 0.05
     """Where a decaying standard deviation ends."""
     memory: int = 0
-    """Width of the GRU that carries on from step to step; 0: none."""
+    """Hidden size of the GRU over steps; 0: none."""
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer, each behind a norm, over (b, n, d)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, tokens: Tensor, queries: int | None = None) -> Tensor:
+        """(b, n, d) -> (b, n, d), or only the first `queries` tokens, which attend to all."""
+        asked, normed, width = tokens, self.before(tokens), self.width
+        if queries is None:
+            query, key, value = self.project(normed).chunk(3, dim=-1)
+        else:
+            asked, (weight, bias) = tokens[:, :queries], (self.project.weight, self.project.bias)
+            query = functional.linear(normed[:, :queries], weight[:width], bias[:width])
+            key, value = functional.linear(normed, weight[width:], bias[width:]).chunk(2, dim=-1)
+        # written out: for a few dozen tokens the fused kernel takes longer, forward and backward
+        scores = self._heads(query * (width // self.heads) ** -0.5) @ self._heads(key).mT
+        mixed = scores.softmax(dim=-1) @ self._heads(value)
+        asked = asked + self.output(mixed.transpose(1, 2).flatten(2))
+        outcome: Tensor = asked + self.inner(self.between(asked))
+        return outcome
+
+    def _heads(self, tokens: Tensor) -> Tensor:
+        """(b, n, d) -> (b, heads, n, d / heads)"""
+        return tokens.view(*tokens.shape[:2], self.heads, -1).transpose(1, 2)
+
+
+class Fusion(nn.Module):
+    """Transformer with a readout token: (b, n, d) tokens -> (b, d)."""
+
+    def __init__(self, width: int, layers: int, heads: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.readout = nn.Parameter(torch.zeros(1, 1, width))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        initialise(self.blocks, generator)
+        nn.init.normal_(self.readout, std=width**-0.5, generator=generator)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        tokens = torch.cat([self.readout.expand(len(tokens), -1, -1), tokens], dim=1)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens)
+        # after the last block only the readout is used
+        outcome: Tensor = self.norm(self.blocks[-1](tokens, queries=1)[:, 0])
+        return outcome
 
 
 class VLA(nn.Module):
@@ -58,29 +106,33 @@ class VLA(nn.Module):
     state_std: Tensor
     progress: Tensor
 
-    def __init__(self, spec: PolicySpec, eyes: VisionEncoder, reader: TextEncoder, *, seed: int = 0) -> None:
+    def __init__(
+        self, spec: PolicySpec, vision_encoder: VisionEncoder, text_encoder: TextEncoder, *, seed: int = 0
+    ) -> None:
         super().__init__()
-        self.spec, self.vision_encoder, self.text_encoder = spec, eyes, reader
+        self.spec, self.vision_encoder, self.text_encoder = spec, vision_encoder, text_encoder
         generator, width = torch_rng(seed, "fusion"), spec.width
         self.entries = nn.ModuleDict(
             {
-                "glance": nn.Linear(eyes.width + 2, width),
+                "pool": nn.Linear(vision_encoder.width + 2, width),
                 "pooled": nn.Linear(POOLED, width),
-                "text": nn.Linear(reader.width, width),
+                "text": nn.Linear(text_encoder.width, width),
                 "state": nn.Linear(spec.state_size, width),
                 "action": nn.Linear(spec.action_size, width),
             }
         )
-        glances = len(spec.cameras) * eyes.spec.glances
-        self.pooled = nn.Sequential(nn.Linear(glances * (eyes.width + 2) + spec.state_size, POOLED), nn.GELU())
-        tokens = glances + 3 + spec.history
+        queries = len(spec.cameras) * vision_encoder.spec.pool_queries
+        self.pooled = nn.Sequential(
+            nn.Linear(queries * (vision_encoder.width + 2) + spec.state_size, POOLED), nn.GELU()
+        )
+        tokens = queries + 3 + spec.history
         self.places = nn.Parameter(torch.zeros(tokens, width))
         self.fusion = Fusion(width, spec.layers, spec.heads, generator)
-        self.head = nn.Linear(width, spec.chunk * spec.action_size)
+        self.head = nn.Linear(width, spec.action_chunk * spec.action_size)
         self.critic = nn.ModuleDict(
             {"trunk": Fusion(width, spec.value_layers, spec.heads, generator), "head": ValueHead(width, width)}
         )
-        self.log_std = nn.Parameter(torch.full((spec.action_size,), math.log(spec.std)), spec.spread == "learned")
+        self.log_std = nn.Parameter(torch.full((spec.action_size,), math.log(spec.std)), spec.std_schedule == "learned")
         self._start(generator)
 
     def _start(self, generator: torch.Generator) -> None:
@@ -89,7 +141,7 @@ class VLA(nn.Module):
             initialise(module, generator)
         initialise(self.critic["head"].inner, generator)  # type: ignore[arg-type]
         with torch.no_grad():
-            # a fresh policy is near rest
+            # a fresh policy hardly moves
             self.head.weight.mul_(0.1)
             self.places.normal_(0.0, spec.width**-0.5, generator=generator)
         if spec.memory:
@@ -103,7 +155,7 @@ class VLA(nn.Module):
 
     @property
     def frozen_vision(self) -> bool:
-        """Whether `features` of a frame never change, so that they may be kept in its place."""
+        """Whether `features` of a frame never change, so that they may be stored in its place."""
         return self.vision_encoder.frozen
 
     @property
@@ -111,34 +163,34 @@ class VLA(nn.Module):
         return self.places.device
 
     def freeze_encoders(self) -> None:
-        """VisionEncoder and reader stay as they are from now on."""
+        """Train neither encoder from now on."""
         self.vision_encoder.requires_grad_(False)
         self.text_encoder.requires_grad_(False)
 
     def set_statistics(self, mean: Tensor, std: Tensor) -> None:
-        """States are seen as multiples of `std` (s,) around `mean` (s,)."""
+        """Normalise states by `mean` (s,) and `std` (s,)."""
         self.state_mean.copy_(mean)
         self.state_std.copy_(std.clamp_min(1e-3))
 
     def normalised(self, state: Tensor) -> Tensor:
-        """States (b, s) as `set_statistics` says they are seen."""
+        """States (b, s), normalised."""
         return (state - self.state_mean) / self.state_std
 
     def set_progress(self, share: float) -> None:
-        """How much of training is over, 0 to 1: a decaying standard deviation follows it."""
+        """Fraction of training done, 0 to 1: a decaying standard deviation follows it."""
         self.progress.fill_(min(max(share, 0.0), 1.0))
 
     def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Camera to frames (b, h, w, 3) uint8 -> (b, k, d): what a frozen encoder makes of them."""
+        """Camera to frames (b, h, w, 3) uint8 -> (b, k, d): features of a frozen encoder."""
         with torch.inference_mode():
             found = self.vision_encoder.features(
                 {camera: images[camera].to(self.device) for camera in self.spec.cameras}
             )
-        # learning may keep a copy, but not what was made without any thought of gradients
+        # a copy may be learned from, a tensor of inference mode may not
         return {camera: tokens.clone() for camera, tokens in found.items()}
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """(b, n) ids of instructions, padded."""
+        """(b, n) token ids of instructions, padded."""
         return self.text_encoder.tokenize(texts).to(self.device)
 
     def start_carry(self, rows: int) -> Tensor | None:
@@ -154,25 +206,25 @@ class VLA(nn.Module):
     def actor(self, inputs: ControlInputs) -> ActorOutput:
         """Means and the memory after one step a row."""
         tokens = self._tokens(inputs)
-        seen, carry = self.fusion(tokens), None
+        hidden, carry = self.fusion(tokens), None
         if self.spec.memory:
-            before = self.start_carry(len(seen)) if inputs.carry is None else inputs.carry
+            before = self.start_carry(len(hidden)) if inputs.carry is None else inputs.carry
             assert before is not None
-            after = self.memory(seen, before[0])
-            seen, carry = seen + self.recall(after), after.unsqueeze(0)
-        mean = self.head(seen).unflatten(-1, (self.spec.chunk, self.spec.action_size))
-        # the critic learns from the tokens but does not shape them: it must not spoil what was cloned
-        return ActorOutput(mean, self.spread(), tokens.detach(), carry)
+            after = self.memory(hidden, before[0])
+            hidden, carry = hidden + self.recall(after), after.unsqueeze(0)
+        mean = self.head(hidden).unflatten(-1, (self.spec.action_chunk, self.spec.action_size))
+        # the critic's gradient stops at the tokens: it must not spoil what was cloned
+        return ActorOutput(mean, self.action_log_std(), tokens.detach(), carry)
 
     def value(self, critic_features: Tensor) -> Tensor:
-        """Values (b,) of what `actor` met."""
+        """Values (b,) of the actor's tokens."""
         values: Tensor = self.critic["head"](self.critic["trunk"](critic_features))
         return values
 
-    def spread(self) -> Tensor:
+    def action_log_std(self) -> Tensor:
         """(a,) log standard deviation of an action."""
-        if self.spec.spread == "decay":
-            ratio = math.log(self.spec.last_std / self.spec.std)
+        if self.spec.std_schedule == "decay":
+            ratio = math.log(self.spec.final_std / self.spec.std)
             return self.log_std + ratio * self.progress
         return self.log_std.clamp(NARROWEST, WIDEST)
 
@@ -180,7 +232,7 @@ class VLA(nn.Module):
     def act(
         self, inputs: ControlInputs, *, generator: torch.Generator | None, greedy: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions (b, a) on what is seen, their log-probs (b,) and values (b,); `inputs.actions` are not looked at."""
+        """Actions (b, a), their log-probs (b,) and values (b,); `inputs.actions` are not used."""
         output = self(inputs)
         return draw(output, generator=generator, greedy=greedy)
 
@@ -204,21 +256,21 @@ class VLA(nn.Module):
         )
         return torch.stack([output.mean for output in outputs], dim=1), joined
 
-    def see(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-        """All glances (b, n, d) at frames or their features, and the pooled (b, g) of them and the state together."""
-        glances = self.vision_encoder(images)
-        seen = torch.cat([glances[camera] for camera in self.spec.cameras], dim=1)
-        return seen, self.pooled(torch.cat([seen.flatten(1), self.normalised(state)], dim=1))
+    def encode(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+        """Pooled tokens (b, n, d) of all cameras' frames or features, and one feature (b, g) of them and the state."""
+        pooled = self.vision_encoder(images)
+        tokens = torch.cat([pooled[camera] for camera in self.spec.cameras], dim=1)
+        return tokens, self.pooled(torch.cat([tokens.flatten(1), self.normalised(state)], dim=1))
 
     def _tokens(self, inputs: ControlInputs) -> Tensor:
-        """(b, n, width): glances by camera, their pooled, the instruction, the state, the last actions."""
-        seen, pooled = self.see(inputs.images, inputs.state)
+        """(b, n, width): pooled tokens by camera, their joint feature, instruction, state, action history."""
+        tokens, pooled = self.encode(inputs.images, inputs.state)
         parts = [
-            self.entries["glance"](seen),
+            self.entries["pool"](tokens),
             self.entries["pooled"](pooled).unsqueeze(1),
             self.entries["text"](self.text_encoder(inputs.text_ids)).unsqueeze(1),
             self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
-            # a world cuts actions to -1..1: what was done is what it made of them
+            # environments clip actions to -1..1
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),
         ]
         return torch.cat(parts, dim=1) + self.places

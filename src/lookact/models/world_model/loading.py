@@ -13,8 +13,7 @@ from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
 from lookact.errors import ConfigError
-from lookact.models.vla.encoders import hold, open_bert, tiny_bert
-from lookact.models.vla.text import TextEncoder, TextSpec, train_wordpiece
+from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, set_finetune, tiny_bert, train_wordpiece
 from lookact.models.vlm.sources import TINY
 from lookact.models.world_model.layers import EXPERTS, TARGETS
 from lookact.models.world_model.model import WorldModel, WorldModelSpec
@@ -64,10 +63,10 @@ def open_tokenizer(text: str, corpus: Iterable[str], source: Path | None) -> Any
 
 def open_text_encoder(source: str, tokenizer: Any, seed: int) -> TextEncoder:
     """The frozen text encoder."""
-    text = TextSpec(source=source, hold="frozen")
+    text = TextSpec(source=source, finetune="frozen")
     tiny = tiny_bert(hidden=text.hidden, layers=text.layers, vocabulary=len(tokenizer), length=text.length)
     bert = open_bert(text.source, tiny if text.source == TINY else None, seed)
-    return TextEncoder(text, hold(bert, "frozen", rank=0, seed=seed), tokenizer)
+    return TextEncoder(text, set_finetune(bert, "frozen", rank=0, seed=seed), tokenizer)
 
 
 @dataclass(frozen=True)

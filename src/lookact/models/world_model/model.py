@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lookact.models.actor_critic import ValueHead
-from lookact.models.vla.encoders import initialise
-from lookact.models.vla.text import TextEncoder
+from lookact.models.vla.encoders import TextEncoder, initialise
 from lookact.models.world_model.heads import NEIGHBOURS, ActionHead, ActionSpec, CodebookHead, neighbourhoods
 from lookact.models.world_model.layers import Memory, SharedAttention, attention_mask
 from lookact.models.world_model.vq import MultiScaleVQ, VQSpec

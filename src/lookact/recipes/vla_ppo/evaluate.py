@@ -1,8 +1,9 @@
-"""Evaluation of vla-ppo: success in distribution and out of it, with intervals, episodes and films of it."""
+"""Evaluation of vla-ppo: success in distribution and out of it, with intervals, kept episodes and videos."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,25 +15,34 @@ from numpy.typing import NDArray
 from lookact.algorithms.control_episodes import control_turn, table_observation
 from lookact.data.lerobot.video import write_video
 from lookact.envs.vector.vector_env import VectorEnv
+from lookact.models.vla.checkpoint import load_vla
 from lookact.models.vla.policy import VLA
-from lookact.recipes.vla_ppo.config import Evaluation, World
-from lookact.recipes.vla_ppo.demos import FPS, cores
-from lookact.recipes.vla_ppo.task import OUTSIDE, table_maker
+from lookact.recipes.vla_ppo.config import Config, EnvConfig, Evaluation
+from lookact.recipes.vla_ppo.task import FPS, table_maker, worker_count
 from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
-from lookact.training.distributed import gather, rank, world_size
-from lookact.training.evaluation import bootstrap_interval, wilson_interval
-from lookact.training.kept_episodes import KEPT, keep_evaluation
+from lookact.training.distributed import all_reduce_sum, rank, world_size
+from lookact.training.evaluation import (
+    EPISODES,
+    KEPT,
+    camera_frames,
+    flat_metrics,
+    gather_numbers,
+    keep_episodes,
+    keep_evaluation,
+    make_report,
+    step_name,
+)
 from lookact.training.progress import Progress, progress
-from lookact.types import Episode, Image, Observation, Turn, VectorObservation, VectorStep
+from lookact.training.sharding import whole
+from lookact.types import Episode, Observation, Turn, VectorObservation, VectorStep
 
 START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
-ENLARGED = 4
-"""Pixels of a film for each pixel a policy sees."""
 IN_DISTRIBUTION = "in_distribution"
+OOD_SHIFTS = ("vision", "semantics", "execution")
 Keep = Callable[[str, Iterator[Episode]], None]
-"""Told what an evaluation's episodes are called, and those of this process."""
+"""Given an evaluation's name and those of its episodes that this process has."""
 
 
 @dataclass
@@ -44,20 +54,14 @@ class EpisodeResult:
     steps: int = 0
     reward: float = 0.0
     error: str | None = None
-    """Why its worker was started again, if it was: it counts as a failure."""
+    """Why its worker was restarted, if it was: it counts as a failure."""
     turns: list[Turn] = field(default_factory=list)
-    """Its steps, where it is kept to be looked at."""
+    """Its steps, where it is kept."""
     last: Observation | None = None
-
-    @property
-    def frames(self) -> list[Image]:
-        """All cameras side by side, enlarged, step by step."""
-        views = [list(turn.observation.images.values()) for turn in self.turns]
-        return [np.concatenate(view, axis=1).repeat(ENLARGED, 0).repeat(ENLARGED, 1) for view in views]
 
 
 class EvalActor:
-    """Whoever acts on all rows: begins, decides, and is told which rows begin anew."""
+    """Acts on all rows, each episode with a random stream of its own."""
 
     def __init__(self, policy: VLA | None, rows: int, *, greedy: bool, seed: int, action_size: int) -> None:
         """Without a policy, actions are uniformly random."""
@@ -66,184 +70,122 @@ class EvalActor:
         self.streams: dict[int, np.random.Generator] = {}
 
     def begin(self, row: int, number: int) -> None:
-        """An episode begins on this row, with a random stream of its own."""
+        """An episode begins on this row."""
         self.streams[row] = numpy_rng(self.seed, "acting", number)
         if self.actor is not None:
             self.actor.reset_rows([row])
 
     @torch.no_grad()
-    def decide(self, seen: VectorObservation) -> NDArray[np.float32]:
-        """(rows, a) in -1..1."""
+    def act(self, observation: VectorObservation) -> NDArray[np.float32]:
+        """Actions (rows, a) in -1..1."""
         rows = range(len(self.streams))
         if self.actor is None:
             return np.stack([self.streams[row].uniform(-1, 1, self.action_size) for row in rows]).astype(np.float32)
-        output = self.actor.policy.actor(self.actor.observe(seen))
+        output = self.actor.policy.actor(self.actor.observe(observation))
         noise = np.stack([self.streams[row].normal(size=self.action_size) for row in rows])
-        spread = 0.0 if self.greedy else output.log_std.exp()
-        actions = (output.mean[:, 0] + spread * torch.from_numpy(noise).to(output.mean)).clamp(-1.0, 1.0)
+        std = 0.0 if self.greedy else output.log_std.exp()
+        actions = (output.mean[:, 0] + std * torch.from_numpy(noise).to(output.mean)).clamp(-1.0, 1.0)
         self.actor.update(actions, output.carry)
         return actions.cpu().numpy()
 
 
-def run_episodes(
-    policy: VLA | None,
-    world: World,
-    *,
-    shift: str,
-    seed: int,
-    split: str,
-    episodes: int,
-    rows: int,
-    workers: int,
-    greedy: bool,
-    kept: int = 0,
-) -> list[EpisodeResult]:
-    """This process's share of the `episodes` episodes of a split, always the same ones however many rows there are.
-
-    The steps of the first `kept` of them are kept.
-    """
-    own = list(range(rank(), episodes, world_size()))
-    rows = min(rows, len(own))
-    if rows == 0:
-        return []
-    numbers = [own[row::rows] for row in range(rows)]
-
-    def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
-        # a row that is through repeats its last episode, unseen, until all are
-        number = numbers[row][min(episode, len(numbers[row]) - 1)]
-        return derive(seed, split, shift, number), {}
-
-    worlds = VectorEnv(
-        table_maker(world, shift=shift),
-        rows,
-        workers=min(workers, rows),
-        plan_episode=plan,
-        start_seconds=START_SECONDS,
-        step_seconds=STEP_SECONDS,
+def evaluate(
+    cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
+) -> dict[str, Any]:
+    """A checkpoint, or random actions, on test episodes in distribution and as many of each shift out of it."""
+    policy = None
+    if not dummy:
+        assert checkpoint is not None
+        policy = load_vla(checkpoint, device=cfg.model.device)
+        policy.freeze_encoders()
+    return measure(
+        policy,
+        cfg.env,
+        cfg.evaluation,
+        seed=cfg.seed,
+        split="test",
+        episodes=episodes,
+        ood_episodes=episodes,
+        greedy=greedy,
+        videos=folder,
+        keep=lambda kind, kept: keep_episodes(folder / EPISODES / kind, kept),
     )
-    chooser = EvalActor(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=world.action_size)
-    try:
-        with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:
-            return sorted(_run(worlds, chooser, numbers, kept, bar), key=lambda course: course.number)
-    finally:
-        worlds.close()
 
 
-def _run(
-    worlds: VectorEnv, chooser: EvalActor, numbers: Sequence[Sequence[int]], kept: int, bar: Progress[int]
-) -> list[EpisodeResult]:
-    seen, _ = worlds.reset()
-    waiting = [list(row) for row in numbers]
-    running = [EpisodeResult(waiting[row].pop(0)) for row in range(worlds.num_envs)]
-    ended: list[EpisodeResult] = []
-    for row, course in enumerate(running):
-        chooser.begin(row, course.number)
-    while len(ended) < sum(map(len, numbers)):
-        shown = {row: table_observation(seen.row(row)) for row, one in enumerate(running) if 0 <= one.number < kept}
-        actions = chooser.decide(seen)
-        step = worlds.step(actions)
-        for row, course in enumerate(running):
-            course.reward += float(step.rewards[row])
-            course.steps += 1
-            if row in shown:
-                _record(course, shown[row], actions[row], step, row)
-            if row not in step.finals:
-                continue
-            if course.number >= 0:
-                course.success = bool(step.infos[row].get("success"))
-                course.error = step.infos[row].get("reason")
-                ended.append(course)
-                bar.advance()
-            running[row] = EpisodeResult(waiting[row].pop(0) if waiting[row] else -1)
-            chooser.begin(row, running[row].number)
-        seen = step.observations
-    return ended
+def validate(policy: VLA, cfg: Config, folder: Path, step: int) -> dict[str, float]:
+    """Greedy success on validation scenes."""
+    began = time.perf_counter()
+    how: dict[str, Any] = {"videos": folder / "videos" / f"update-{step}" if cfg.render else None}
+    how |= {"keep": keep_in(folder, step_name(step)), "seed": cfg.seed, "split": "validate", "greedy": True}
+    with whole(policy):
+        report = measure(policy, cfg.env, cfg.evaluation, episodes=cfg.evaluation.episodes, **how)
+    return flat_metrics(report) | {"time/evaluate": time.perf_counter() - began}
 
 
-def _record(course: EpisodeResult, seen: Observation, action: NDArray[np.float32], step: VectorStep, row: int) -> None:
-    course.turns.append(
-        control_turn(
-            seen,
-            action,
-            step.rewards[row],
-            terminated=step.terminated[row],
-            truncated=step.truncated[row],
-            info={"success": bool(step.infos[row].get("success"))},
-        )
-    )
-    if row in step.finals:
-        course.last = table_observation(step.finals[row])
-
-
-def episodes_of(courses: Sequence[EpisodeResult], *, shift: str, seed: int, split: str) -> Iterator[Episode]:
-    """Those of which steps were kept."""
-    for course in courses:
-        if course.turns:
-            yield Episode(
-                id=f"{split}-{name_of(shift)}-{course.number:04d}",
-                group=course.number,
-                seed=derive(seed, split, shift, course.number),
-                turns=tuple(course.turns),
-                last=course.last,
-                error=course.error,
-            )
-
-
-def summarise(courses: Sequence[EpisodeResult]) -> dict[str, Any]:
-    """Rates and means with their 95% intervals, over the episodes of all processes."""
-    own = [(course.success, course.steps, course.reward, course.error is not None) for course in courses]
-    told = [numbers for part in gather(own) for numbers in part]
-    success, steps, reward, broken = (np.array(column, np.float64) for column in zip(*told))
-    return {
-        "success_rate": float(success.mean()),
-        "return": float(reward.mean()),
-        "steps": float(steps.mean()),
-        "broken": int(broken.sum()),
-        "episodes": len(told),
-        "ci": {
-            "success_rate": list(wilson_interval(int(success.sum()), len(told))),
-            "return": list(bootstrap_interval(reward)),
-            "steps": list(bootstrap_interval(steps)),
+def final_reports(policy: VLA, cfg: Config, folder: Path, when: str) -> dict[str, Any]:
+    """Greedy in and out of distribution, and sampled, on test episodes; `after` training with videos."""
+    count = cfg.evaluation.final_episodes
+    if not count:
+        return {}
+    extras: dict[str, dict[str, Any]] = {
+        "greedy": {
+            "ood_episodes": cfg.evaluation.ood_episodes,
+            "videos": folder / "videos" if when == "after" else None,
         },
+        "sampled": {},
+    }
+    common: dict[str, Any] = {"seed": cfg.seed, "split": "test", "episodes": count}
+    return {
+        kind: measure(
+            policy,
+            cfg.env,
+            cfg.evaluation,
+            greedy=kind == "greedy",
+            keep=keep_in(folder, f"{when}-{kind}"),
+            **common,
+            **extra,
+        )
+        for kind, extra in extras.items()
     }
 
 
 def measure(
     policy: VLA | None,
-    world: World,
+    env: EnvConfig,
     evaluation: Evaluation,
     *,
     seed: int,
     split: str,
     episodes: int,
     greedy: bool,
-    outside: int = 0,
-    folder: Path | None = None,
+    ood_episodes: int = 0,
+    videos: Path | None = None,
     keep: Keep | None = None,
 ) -> dict[str, Any]:
-    """In distribution, and `outside` episodes along each way out of it; films go to `folder`, a few episodes to `keep`.
+    """In distribution, and `ood_episodes` episodes of each shift; videos go to a folder, a few episodes to `keep`.
 
-    `ood` holds a success rate for each way out, and `ci` the 95% intervals of everything under its name.
+    `ood` holds a success rate for each shift, and `ci` the 95% intervals of everything under its name.
     """
     found: dict[str, Any] = {}
-    for shift in ("none", *OUTSIDE) if outside else ("none",):
-        courses = run_episodes(
+    for shift in ("none", *OOD_SHIFTS) if ood_episodes else ("none",):
+        results = run_episodes(
             policy,
-            world,
+            env,
             shift=shift,
             seed=seed,
             split=split,
-            episodes=episodes if shift == "none" else outside,
-            rows=evaluation.rows,
-            workers=evaluation.workers or max(1, cores() // world_size()),
+            episodes=episodes if shift == "none" else ood_episodes,
+            num_envs=evaluation.num_envs,
+            workers=worker_count(evaluation.workers),
             greedy=greedy,
-            kept=max(evaluation.films if folder is not None else 0, KEPT if keep is not None else 0),
+            kept=max(evaluation.videos if videos is not None else 0, KEPT if keep is not None else 0),
         )
-        found[shift] = summarise(courses)
-        if folder is not None:
-            write_films([course for course in courses if course.number < evaluation.films], folder, name_of(shift))
+        found[shift] = summarise(results)
+        name = IN_DISTRIBUTION if shift == "none" else shift
+        if videos is not None:
+            write_videos([result for result in results if result.number < evaluation.videos], videos, name)
         if keep is not None:
-            keep(name_of(shift), episodes_of(courses, shift=shift, seed=seed, split=split))
+            keep(name, to_episodes(results, name=f"{split}-{name}", seed=seed, split=split, shift=shift))
     report: dict[str, Any] = found.pop("none")
     if found:
         report["ood"] = {shift: each["success_rate"] for shift, each in found.items()}
@@ -251,9 +193,110 @@ def measure(
     return report
 
 
-def name_of(shift: str) -> str:
-    """What an evaluation's films and episodes are called."""
-    return IN_DISTRIBUTION if shift == "none" else shift
+def run_episodes(
+    policy: VLA | None,
+    env: EnvConfig,
+    *,
+    shift: str,
+    seed: int,
+    split: str,
+    episodes: int,
+    num_envs: int,
+    workers: int,
+    greedy: bool,
+    kept: int = 0,
+) -> list[EpisodeResult]:
+    """This process's share of a split's episodes, the same for any `num_envs`; the first `kept` keep their steps."""
+    own = list(range(rank(), episodes, world_size()))
+    rows = min(num_envs, len(own))
+    if rows == 0:
+        return []
+    numbers = [own[row::rows] for row in range(rows)]
+
+    def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
+        # a row that is through repeats its last episode, uncounted, until all are
+        number = numbers[row][min(episode, len(numbers[row]) - 1)]
+        return derive(seed, split, shift, number), {}
+
+    envs = VectorEnv(
+        table_maker(env, shift=shift),
+        rows,
+        workers=min(workers, rows),
+        plan_episode=plan,
+        start_seconds=START_SECONDS,
+        step_seconds=STEP_SECONDS,
+    )
+    actor = EvalActor(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=env.action_size)
+    try:
+        with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:
+            return sorted(_run(envs, actor, numbers, kept, bar), key=lambda result: result.number)
+    finally:
+        envs.close()
+
+
+def _run(
+    envs: VectorEnv, actor: EvalActor, numbers: Sequence[Sequence[int]], kept: int, bar: Progress[int]
+) -> list[EpisodeResult]:
+    observation, _ = envs.reset()
+    waiting = [list(row) for row in numbers]
+    running = [EpisodeResult(waiting[row].pop(0)) for row in range(envs.num_envs)]
+    ended: list[EpisodeResult] = []
+    for row, result in enumerate(running):
+        actor.begin(row, result.number)
+    while len(ended) < sum(map(len, numbers)):
+        shown = {row: table_observation(observation.row(row)) for row, r in enumerate(running) if 0 <= r.number < kept}
+        actions = actor.act(observation)
+        step = envs.step(actions)
+        for row, result in enumerate(running):
+            result.reward += float(step.rewards[row])
+            result.steps += 1
+            if row in shown:
+                _record(result, shown[row], actions[row], step, row)
+            if row not in step.finals:
+                continue
+            if result.number >= 0:
+                result.success = bool(step.infos[row].get("success"))
+                result.error = step.infos[row].get("reason")
+                ended.append(result)
+                bar.advance()
+            running[row] = EpisodeResult(waiting[row].pop(0) if waiting[row] else -1)
+            actor.begin(row, running[row].number)
+        observation = step.observations
+    return ended
+
+
+def _record(result: EpisodeResult, seen: Observation, action: NDArray[np.float32], step: VectorStep, row: int) -> None:
+    ends = {"terminated": step.terminated[row], "truncated": step.truncated[row]}
+    info = {"success": bool(step.infos[row].get("success"))}
+    result.turns.append(control_turn(seen, action, step.rewards[row], **ends, info=info))
+    if row in step.finals:
+        result.last = table_observation(step.finals[row])
+
+
+def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Rates and means with their 95% intervals, over the episodes of all processes."""
+    columns = {
+        "success_rate": [result.success for result in results],
+        "return": [result.reward for result in results],
+        "steps": [result.steps for result in results],
+    }
+    numbers = gather_numbers({name: np.array(column, np.float64) for name, column in columns.items()})
+    failed = int(all_reduce_sum(sum(result.error is not None for result in results)))
+    return make_report(numbers, rates=("success_rate",), counts={"failed": failed}).plain()
+
+
+def to_episodes(results: Sequence[EpisodeResult], *, name: str, seed: int, split: str, shift: str) -> Iterator[Episode]:
+    """Those whose steps were kept."""
+    for result in results:
+        if result.turns:
+            yield Episode(
+                id=f"{name}-{result.number:04d}",
+                group=result.number,
+                seed=derive(seed, split, shift, result.number),
+                turns=tuple(result.turns),
+                last=result.last,
+                error=result.error,
+            )
 
 
 def keep_in(run_folder: Path, name: str) -> Keep:
@@ -266,15 +309,9 @@ def keep_in(run_folder: Path, name: str) -> Keep:
     return keep
 
 
-def write_films(courses: Sequence[EpisodeResult], folder: Path, name: str) -> None:
-    """One mp4 for each episode that was filmed."""
-    for course in courses:
-        if course.frames:
-            outcome = "done" if course.success else "failed"
-            write_video(folder / f"{name}-{course.number:03d}-{outcome}.mp4", course.frames, fps=FPS)
-
-
-def metrics_of(report: Mapping[str, Any], prefix: str = "eval") -> dict[str, float]:
-    """A report's numbers for the tracker."""
-    plain = {f"{prefix}/{name}": float(report[name]) for name in ("success_rate", "return", "steps", "broken")}
-    return plain | {f"{prefix}/ood_{shift}": float(rate) for shift, rate in report.get("ood", {}).items()}
+def write_videos(results: Sequence[EpisodeResult], folder: Path, name: str) -> None:
+    """One mp4 for each episode whose steps were kept, all cameras side by side."""
+    for result in results:
+        if result.turns:
+            outcome = "done" if result.success else "failed"
+            write_video(folder / f"{name}-{result.number:03d}-{outcome}.mp4", camera_frames(result.turns), fps=FPS)

@@ -1,4 +1,4 @@
-"""What vla-ppo sees to before it begins."""
+"""Checks of vla-ppo before it starts."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from pathlib import Path
 from lookact.algorithms.vlm_preflight import COPIES
 from lookact.errors import ConfigError, DataError
 from lookact.models.vlm.sources import TINY, check_source, weight_bytes
-from lookact.recipes.vla_ppo.config import Config, World
+from lookact.recipes.vla_ppo.config import Config, EnvConfig
 from lookact.training.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
 CHECKPOINT = ("vla.json", "model.safetensors")
 """What every checkpoint holds."""
 
 SHAPES = (
-    *(f"model.vision.{name}" for name in ("image_size", "patch", "hidden", "layers", "glances", "hold", "lora_rank")),
-    *(f"model.text.{name}" for name in ("hidden", "layers", "length", "hold", "lora_rank")),
-    *(f"model.{name}" for name in ("width", "layers", "heads", "value_layers", "history", "chunk", "memory")),
-    "world.control",
-    "world.cameras",
+    *(
+        f"model.vision.{name}"
+        for name in ("image_size", "patch", "hidden", "layers", "pool_queries", "finetune", "lora_rank")
+    ),
+    *(f"model.text.{name}" for name in ("hidden", "layers", "length", "finetune", "lora_rank")),
+    *(f"model.{name}" for name in ("width", "layers", "heads", "value_layers", "history", "action_chunk", "memory")),
+    "env.control",
+    "env.cameras",
 )
 """Settings without which a checkpoint's weights do not fit."""
 
@@ -26,8 +29,8 @@ SHAPES = (
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
     need_package("mujoco", "vla-ppo")
-    if cfg.evaluation.films or job.command != "eval":
-        need_package("imageio_ffmpeg", "writing demonstrations and films", instead="set --evaluation.films 0")
+    if cfg.evaluation.videos or job.command != "eval":
+        need_package("imageio_ffmpeg", "writing demonstrations and videos", instead="set --evaluation.videos 0")
     if job.command == "collect":
         need_room(job.folder, 0, remedy="free some, or give another --out")
         return
@@ -39,17 +42,17 @@ def preflight(cfg: Config, job: Job) -> None:
 
 
 def check_training(cfg: Config, job: Job) -> None:
-    """Refuse settings that would only be found not to fit together when cloning is done."""
+    """Refuse settings that would only fail once behaviour cloning is done."""
     learn, model = cfg.learn, cfg.model
     need_same(cfg, job.resume, SHAPES)
     if cfg.stage != "bc":
-        if learn.steps < cfg.world.max_steps:
+        if learn.rollout_steps < cfg.env.max_steps:
             raise ConfigError(
-                f"learn.steps = {learn.steps}: episodes last up to {cfg.world.max_steps} and none is carried on; "
-                f"set it to at least {cfg.world.max_steps}"
+                f"learn.rollout_steps = {learn.rollout_steps}: episodes last up to {cfg.env.max_steps} and none is "
+                f"carried on; set it to at least {cfg.env.max_steps}"
             )
-        if learn.rows % job.processes:
-            raise ConfigError(f"learn.rows = {learn.rows}: give a multiple of the {job.processes} processes")
+        if learn.num_envs % job.processes:
+            raise ConfigError(f"learn.num_envs = {learn.num_envs}: give a multiple of the {job.processes} processes")
         if cfg.parallel.kind == "shard" and cfg.ppo.kl_coef > 0:
             raise ConfigError(
                 "parallel.kind shard has no whole reference: set --parallel.kind data, or --ppo.kl_coef 0"
@@ -60,8 +63,8 @@ def check_training(cfg: Config, job: Job) -> None:
         if not Path(cfg.checkpoint).is_dir():
             raise DataError(f"checkpoint {cfg.checkpoint} does not exist: check the path")
         need_files(Path(cfg.checkpoint), "vla-ppo", CHECKPOINT)
-    elif cfg.start.folder is not None:
-        check_demonstrations(Path(cfg.start.folder), cfg.world)
+    elif cfg.bc.dataset is not None:
+        check_demonstrations(Path(cfg.bc.dataset), cfg.env)
     if model.vision.source == TINY and model.vision.image_size % model.vision.patch:
         raise ConfigError(
             f"model.vision.image_size = {model.vision.image_size}: give a multiple of the patch, {model.vision.patch}"
@@ -72,9 +75,9 @@ def check_training(cfg: Config, job: Job) -> None:
     need_room(job.folder, COPIES * weights, remedy="free some, or give another --out")
 
 
-def check_demonstrations(folder: Path, world: World) -> None:
-    """Refuse a LeRobot folder of another robot, by what it says of itself."""
+def check_demonstrations(folder: Path, env: EnvConfig) -> None:
+    """Refuse a LeRobot dataset whose features are not the environment's."""
     from lookact.data.lerobot.read import Wanted, check_features, read_info
 
-    wanted = Wanted(cameras=world.cameras, state_size=world.state_size, action_size=world.action_size)
+    wanted = Wanted(cameras=env.cameras, state_size=env.state_size, action_size=env.action_size)
     check_features(folder, read_info(folder), wanted)

@@ -1,118 +1,262 @@
-"""vla-ppo: a vision-language-action policy clones an expert's demonstrations, then gets better by PPO.
+"""vla-ppo: behaviour cloning, then PPO, of a vision-language-action policy (arXiv:1707.06347, arXiv:2505.19789).
 
-DINOv2 sees, BERT reads, a transformer fuses both with the arm's state and its last actions; a Gaussian acts. Cloning
-gives a policy that often succeeds; acting in many worlds at once, with a critic's credit, it learns from its own
-success and failure (arXiv:1707.06347, arXiv:2505.19789).
+DINOv2 encodes frames, BERT the instruction; a transformer fuses both with the arm's state and its action history into a
+Gaussian over actions. A clone of the scripted expert often succeeds; PPO in parallel environments improves it.
 """
 
 from __future__ import annotations
 
+import json
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lookact.data.lerobot.read import INFO, read_info
-from lookact.errors import ConfigError, DataError
-from lookact.models.vla.checkpoint import load_vla
+from torch import Tensor
+
+from lookact.algorithms.behaviour_cloning import bc_loss, tabulate
+from lookact.algorithms.control_ppo import (
+    Learner,
+    StepBatch,
+    collect_experience,
+    compute_advantages,
+    critic_metrics,
+    make_batch,
+    mean_metrics,
+    minibatches,
+    open_learner,
+    rollout_metrics,
+    scale_rewards,
+    update_state_statistics,
+)
+from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
+from lookact.algorithms.supervised_phase import supervised_phase
+from lookact.data.packing import shuffled
+from lookact.models.actor_critic import score
+from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA
+from lookact.ops.gaussian import gaussian_kl
+from lookact.ops.masked import masked_mean, whiten
+from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
 from lookact.recipes.vla_ppo.config import Config
-from lookact.recipes.vla_ppo.demos import write_demos
-from lookact.recipes.vla_ppo.evaluate import keep_in, measure
-from lookact.recipes.vla_ppo.model import open_policy
-from lookact.recipes.vla_ppo.start import warm_start, worker_count
-from lookact.recipes.vla_ppo.update import reinforce
-from lookact.training.kept_episodes import EPISODES, keep_episodes
+from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
+from lookact.recipes.vla_ppo.task import (
+    collect,
+    load_checkpoint,
+    open_demos,
+    open_envs,
+    open_policy,
+    plan_iteration,
+    pretraining_images,
+    worker_count,
+    write_demos,
+)
+from lookact.rollout.vector_rollout import Rollout
+from lookact.seeding import derive
+from lookact.training.atomic_io import sync_tree, write_text
+from lookact.training.distributed import all_reduce_sum, barrier, is_main, sum_by_name, sum_gradients
+from lookact.training.optim import clip_and_step, set_learning_rate
 from lookact.training.progress import timed
 from lookact.training.run import Run
-from lookact.training.weights import read_weights
+from lookact.training.settings import PPO
+from lookact.training.sharding import make_whole, share_out_control
+from lookact.training.weights import Weights, read_weights, write_weights
 
 __all__ = ["collect", "evaluate", "main"]
 
+DONE = "metrics.json"
+"""Written last: behaviour cloning with it is complete."""
+
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    vla = open_policy(cfg.model, cfg.world, seed=cfg.seed)
+    policy = open_policy(cfg.model, cfg.env, seed=cfg.seed)
 
-    # clone
+    # behaviour cloning, or a checkpoint of it
     if cfg.stage == "ppo":
-        load_start(vla, cfg)
-        before: dict[str, Any] = {"reports": final_reports(vla, cfg, run, "before"), "seconds": {}}
+        load_checkpoint(policy, cfg.checkpoint)
+        before: dict[str, Any] = {"reports": final_reports(policy, cfg, run.folder, "before"), "seconds": {}}
     else:
-        before = warm_start(vla, cfg, run, lambda: final_reports(vla, cfg, run, "before"))
+        before = clone(policy, cfg, run)
     seconds = dict(before["seconds"])
     if cfg.stage == "bc":
         return {**before["reports"], "seconds": seconds}
 
-    # reinforce
-    if cfg.model.freeze:
-        vla.freeze_encoders()
-    reinforce(vla, cfg, run)
+    # PPO
+    if cfg.model.freeze_encoders:
+        policy.freeze_encoders()
+    reinforce(policy, cfg, run)
 
-    # report
-    with timed(seconds, "evaluating the end"):
-        after = final_reports(vla, cfg, run, "after")
+    # final evaluation
+    with timed(seconds, "final evaluation"):
+        after = final_reports(policy, cfg, run.folder, "after")
     return {"before": before["reports"], "after": after, "seconds": seconds}
 
 
-def final_reports(vla: VLA, cfg: Config, run: Run, when: str) -> dict[str, Any]:
-    """Greedy in and out of distribution, and sampled, on episodes that nothing else ever uses; the end is filmed."""
-    evaluation, count = cfg.evaluation, cfg.evaluation.final_episodes
-    if not count:
-        return {}
-    kinds: dict[str, dict[str, Any]] = {
-        "greedy": {"outside": evaluation.outside, "folder": run.folder / "videos" if when == "after" else None},
-        "sampled": {},
-    }
-    common: dict[str, Any] = {"seed": cfg.seed, "split": "test", "episodes": count}
-    return {
-        kind: measure(
-            vla,
-            cfg.world,
-            evaluation,
-            greedy=kind == "greedy",
-            keep=keep_in(run.folder, f"{when}-{kind}"),
-            **common,
-            **how,
+def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
+    """Vision pretraining, demonstrations, behaviour cloning, evaluation; each phase resumes where it stopped."""
+    bc, folder, seconds = cfg.bc, run.folder / "warm_start", dict[str, float]()
+    if (folder / DONE).exists():
+        read_weights(policy, folder)()
+        policy.vision_encoder.requires_grad_(not bc.freeze_vision)
+        known: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        return known
+
+    # vision pretraining: object and target keypoints
+    with timed(seconds, "vision pretraining"):
+        if bc.pretrain_images:
+            seed = derive(cfg.seed, "seeing")
+            draw = partial(
+                pretraining_images, cfg.env, seed=seed, count=bc.pretrain_images, workers=worker_count(bc.workers)
+            )
+            how: dict[str, Any] = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size}
+            how |= {"lr": bc.pretrain_lr, "seed": seed, "save_every": bc.save_every}
+            pretrain_keypoints(policy, draw, bc.pretrain_images, folder / "vision_pretraining", run.config, **how)
+
+    # demonstrations of the scripted expert, or a dataset
+    with timed(seconds, "recording the expert"):
+        demos = folder / "demos" if bc.dataset is None else Path(bc.dataset)
+        if is_main() and bc.dataset is None and not demos.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            workers = worker_count(bc.workers)
+            write_demos(demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=workers)
+        barrier()
+
+    # behaviour cloning: squared error of the Gaussian's mean
+    with timed(seconds, "behaviour cloning"):
+        seed = derive(cfg.seed, "cloning")
+        if bc.freeze_vision:
+            policy.vision_encoder.requires_grad_(False)
+        table = tabulate(policy, open_demos(demos, cfg.env), encode=bc.freeze_vision)
+        policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
+        examples = table.episodes if policy.spec.memory else len(table)
+        history = {"noise": bc.action_noise, "history_shuffle_prob": bc.history_shuffle_prob}
+        supervised_phase(
+            folder / "bc",
+            run.config,
+            {"model": policy},
+            lambda: bc_loss(policy, table, **history, seed=seed),
+            [batch for epoch in range(bc.epochs) for batch in shuffled(examples, bc.batch_size, seed, epoch)],
+            lr=bc.lr,
+            label="behaviour cloning",
+            save_every=bc.save_every,
         )
-        for kind, how in kinds.items()
-    }
+
+    # evaluate, checkpoint
+    with timed(seconds, "evaluating the clone"):
+        measured = {"reports": final_reports(policy, cfg, run.folder, "before"), "seconds": seconds}
+    if is_main():
+        write_weights(policy, folder)
+        save_encoders(policy, folder)
+        sync_tree(folder)
+        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+    barrier()
+    return measured
 
 
-def load_start(vla: VLA, cfg: Config) -> None:
-    """The weights that reinforcement alone begins with."""
-    if cfg.checkpoint is None:
-        raise ConfigError("stage ppo reinforces a policy that was cloned: name it with --checkpoint, or use stage both")
-    folder = Path(cfg.checkpoint)
-    if not folder.is_dir():
-        raise DataError(f"checkpoint {folder} does not exist: check the path")
-    read_weights(vla, folder)()
+def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
+    """PPO; `policy` ends as the last iteration left it."""
+    learn, ppo = cfg.learn, cfg.ppo
+    envs = open_envs(cfg.env, learn)
+    try:
+        share_out_control(policy, cfg.parallel, anchored=ppo.kl_coef > 0)
+        learner = open_learner(
+            policy,
+            lr=learn.lr,
+            critic_lr=learn.critic_lr,
+            normalise_state=learn.normalise_state,
+            scale_rewards=learn.scale_rewards,
+            reference=ppo.kl_coef > 0,
+        )
+        weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
+        state = learner.state()
+        run.restore(weights=weights, state=state)
+        for step in run.steps(learn.iterations, "PPO"):
+            # schedules: standard deviation of actions, learning rates
+            policy.set_progress((step - 1) / learn.iterations)
+            metrics = set_learning_rate(learner.optimizer, step - 1, total=learn.iterations, schedule=learn.lr_schedule)
+
+            # rollouts: fresh episodes in every environment
+            began, restarts, seed = time.perf_counter(), envs.restarts, derive(cfg.seed, "update", step)
+            plan = plan_iteration(cfg, step)
+            rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
+            metrics |= rollout_metrics(rollout, envs.restarts - restarts)
+
+            # rewards, advantages, update: the critic alone at first
+            acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
+            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=step > learn.critic_warmup)
+            metrics |= {"time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
+
+            # evaluate, log, checkpoint
+            if step % cfg.evaluation.every and step != learn.iterations:
+                run.log(metrics, step, show="rollout/success_rate")
+                continue
+            metrics |= validate(policy, cfg, run.folder, step)
+            run.log(metrics, step, show="eval/success_rate")
+            run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
+    finally:
+        envs.close()
+    make_whole(policy)
 
 
-def evaluate(
-    cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
-) -> dict[str, Any]:
-    """A checkpoint, or random actions, on test episodes in distribution and as many along each way out of it."""
-    policy = None
-    if not dummy:
-        assert checkpoint is not None
-        policy = load_vla(checkpoint, device=cfg.model.device)
-        policy.freeze_encoders()
-    how: dict[str, Any] = {"seed": cfg.seed, "split": "test", "greedy": greedy, "folder": folder}
-    how["keep"] = lambda kind, kept: keep_episodes(folder / EPISODES / kind, kept)
-    return measure(policy, cfg.world, cfg.evaluation, episodes=episodes, outside=episodes, **how)
+def ppo_update(
+    learner: Learner, rollout: Rollout, ppo: PPO, *, seed: int, train_actor: bool = True
+) -> dict[str, float]:
+    """Gradient steps from a rollout; without `train_actor` only the critic learns."""
+    policy, optimizer = learner.policy, learner.optimizer
+
+    # rewards, divided by the standard deviation of discounted returns
+    rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
+
+    # advantages: GAE, whitened over the rollout; the values' targets come before whitening
+    advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
+    returns = advantages + rollout.values
+    if ppo.whiten:
+        advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
+    batch = make_batch(rollout, advantages, returns, reference=learner.reference)
+
+    # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
+    learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    taken: list[dict[str, float]] = []
+    stopped = False
+    for minibatch in minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+        loss, parts = ppo_loss(policy, minibatch, ppo, train_actor=train_actor)
+        (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
+        parts["loss"] = loss
+        told = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        total = told.pop("loss")
+        if ppo.max_kl is not None and told.get("policy/approx_kl", 0.0) > ppo.max_kl:
+            optimizer.zero_grad()
+            stopped = True
+            break
+        sum_gradients(learned)
+        taken.append(told | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard, loss=total))
+    if learner.states is not None:
+        update_state_statistics(rollout, learner.states, policy)
+    metrics = critic_metrics(rollout, returns) | mean_metrics(taken)
+    return metrics | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
-def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
-    """Demonstrations of the scripted expert as a LeRobot folder; one that holds enough already is left alone."""
-    if checkpoint is not None:
-        raise ConfigError("vla-ppo collects what its scripted expert does: leave --checkpoint out")
-    if (out / INFO).exists():
-        there = int(read_info(out)["total_episodes"])
-        if there < episodes:
-            raise DataError(f"{out} holds {there} demonstrations, {episodes} are wanted: choose another folder")
-        return {"collected": 0, "kept": there}
-    if out.is_dir():
-        if next(out.iterdir(), None) is not None:
-            raise DataError(f"{out} holds other things: choose an empty folder")
-        out.rmdir()
-    workers = worker_count(cfg.start)
-    count = write_demos(out, cfg.world, seed=cfg.seed, count=episodes, noise=cfg.start.noise, workers=workers)
-    return {"collected": count, "kept": 0, "steps": int(read_info(out)["total_frames"])}
+def ppo_loss(policy: Any, minibatch: StepBatch, ppo: PPO, *, train_actor: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    """Value loss and, where the actor learns too, clipped surrogate, entropy bonus and KL to the reference."""
+    output, mask = policy(minibatch.inputs), minibatch.mask
+    scores = score(output, minibatch.inputs.actions)
+    values, targets = output.values.unsqueeze(1), minibatch.returns
+    if ppo.value_loss == "clipped":
+        value_loss, _ = clipped_value_loss(values, minibatch.old_values, targets, mask, clip=ppo.value_clip)
+    else:
+        value_loss, _ = huber_value_loss(values, targets, mask, delta=ppo.value_clip)
+    parts = {"loss/value": value_loss}
+    if not train_actor:
+        return value_loss, parts
+    old, advantages = minibatch.old_logprobs, minibatch.advantages
+    policy_loss, ratios = ppo_clip(scores.logprobs, old, advantages, mask, clip=ppo.clip, clip_high=ppo.clip_high)
+    entropy = entropy_bonus(scores.entropy, mask)
+    loss = policy_loss + ppo.value_coef * value_loss - ppo.entropy_coef * entropy
+    parts |= {"loss/policy": policy_loss, "policy/entropy": entropy}
+    parts |= {f"policy/{name}": ratios[name] for name in ("clip_fraction", "approx_kl")}
+    if minibatch.reference_mean is not None and minibatch.reference_log_std is not None:
+        reference = minibatch.reference_mean, minibatch.reference_log_std
+        kl = masked_mean(gaussian_kl(output.mean[:, 0], output.log_std, *reference).unsqueeze(1), mask)
+        loss, parts["policy/kl"] = loss + ppo.kl_coef * kl, kl
+    return loss, parts
