@@ -102,6 +102,10 @@ class Task(Protocol):
         """Distributions that are logged while training."""
         ...
 
+    def random_actor(self) -> Actor:
+        """Actions drawn uniformly: the baseline."""
+        ...
+
     def add_floor_map(self, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:
         """Gives an episode of one of the specs the map of its room, for whoever looks at it later."""
         ...

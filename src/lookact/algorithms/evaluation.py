@@ -16,7 +16,7 @@ from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, whole, world_size
-from lookact.training.evaluation import keep_evaluation
+from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation
 from lookact.training.progress import progress, timed
 from lookact.types import Episode, EpisodeSpec
 
@@ -87,6 +87,14 @@ class Evaluator:
         with timed(seconds, "evaluation after rl"):
             after = self.final_reports(policy, "after", episodes=episodes)
         return self.task.compare(start["reports"], after) | {"seconds": seconds}
+
+
+def evaluate_task(task: Task, actor: Actor, *, seed: int, episodes: int, num_envs: int, folder: Path) -> dict[str, Any]:
+    """An actor's report on the test split; a few of its episodes are kept in `folder`."""
+    specs = task.specs(seed, "test", groups=episodes)
+    ended = run_split(specs, task.make_env, actor, num_envs=num_envs)
+    keep_episodes(folder / EPISODES, map(task.add_floor_map(specs), ended), most=EVALUATION_KEPT)
+    return task.report(ended)
 
 
 def fill_store(

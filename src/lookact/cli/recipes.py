@@ -3,21 +3,25 @@ checkpoints and run folders are that a command line names."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
 from lookact.cli.output import is_first, show_log, show_settings
 from lookact.cli.parser import Arguments, Parser, option_names
-from lookact.config import check, load_config, override, settings
+from lookact.config import check, load_config, override, settings, with_group
 from lookact.config.aliases import current_setting, renew_words
+from lookact.config.safe_yaml import load_yaml
 from lookact.config.values import unknown
 from lookact.errors import ConfigError, DataError
 from lookact.extras import pip_install_for
+from lookact.tasks.registry import find_task
 from lookact.training.preflight import Job
 from lookact.training.run_files import METRICS, read_origin, saved_config
 
@@ -98,7 +102,7 @@ def load_recipe(name: str) -> Recipe:
 
 def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, saved: Path | None = None) -> Any:
     """A checked config: the preset, or unless it is named the file `saved` of a run, then --config, then the words."""
-    recipe = load_settings(arguments.recipe)
+    recipe = settings_for(load_settings(arguments.recipe), named_task(arguments, words, saved))
     base = preset_of(recipe, arguments.recipe, arguments.preset)
     if saved is not None and not arguments.preset:
         base = load_config(recipe.Config, saved, base, recipe=arguments.recipe)
@@ -108,6 +112,35 @@ def make_config(arguments: Arguments, words: Sequence[str], *, parser: Parser, s
     _refuse_mistyped_options(words, option_names(parser), [leaf.name for leaf in settings(recipe.Config)])
     seed = [] if arguments.seed is None else [f"--seed={arguments.seed}"]
     return check(override(base, [*words, *seed]))
+
+
+def named_task(arguments: Arguments, words: Sequence[str], saved: Path | None) -> str | None:
+    """The task that the words name, else the file of --config, else that of a run; None: the recipe's own."""
+    for word, after in zip(words, [*words[1:], ""]):
+        if word == "--task" or word.startswith("--task="):
+            return after if word == "--task" else word.partition("=")[2]
+    for path in (arguments.config, None if arguments.preset else saved):
+        if path is not None and path.is_file():
+            content = load_yaml(path.read_text(encoding="utf-8", errors="replace"))
+            if isinstance(content, dict) and isinstance(content.get("task"), str):
+                return str(content["task"])
+    return None
+
+
+def settings_for(recipe: RecipeSettings, task: str | None) -> RecipeSettings:
+    """A recipe's settings for a task: its own as they are, for another one those with that task's environment."""
+    if task is None or task == getattr(recipe.Config, "task", task):
+        return recipe
+    env = find_task(task)
+    cls = with_group(recipe.Config, "env", env)
+    names = {leaf.name for leaf in settings(cls)}
+    presets = {}
+    for name, preset in recipe.PRESETS.items():
+        shared = {field.name: getattr(preset, field.name) for field in dataclasses.fields(preset)}
+        base = cls(**{**shared, "task": task, "env": env()})
+        own = getattr(env, "presets", {}).get(name, {})
+        presets[name] = override(base, [f"--{key}={value}" for key, value in own.items() if key in names])
+    return SimpleNamespace(Config=cls, PRESETS=presets)
 
 
 def preset_of(recipe: RecipeSettings, recipe_name: str, name: str | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,8 @@ def run_folder(arguments: Arguments, cfg: Any) -> Path:
     if saved is not None:
         return saved.parent
     start = arguments.preset or (arguments.config.stem if arguments.config else PRESET)
+    if (task := getattr(cfg, "task", None)) != getattr(load_settings(arguments.recipe).Config, "task", None):
+        start = f"{re.sub('[^A-Za-z0-9_.-]+', '-', str(task))}-{start}"
     return Path(arguments.out, arguments.recipe, arguments.name or f"{start}-seed{cfg.seed}")
 
 

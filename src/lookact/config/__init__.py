@@ -8,6 +8,7 @@ Every mistake is a ConfigError of one line that names the setting in full, the v
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,6 +77,19 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
             yield from settings(group or value, f"{prefix}{field.name}.")
         else:
             yield Setting(prefix + field.name, kind, value, field.metadata)
+
+
+@functools.cache
+def with_group(cls: type[C], name: str, group: type) -> type[C]:
+    """The config class with another class of settings as its group `name`, such as the environment of another task."""
+    hints = get_type_hints(cls)
+    fields = [
+        (field.name, group, dataclasses.field(default=group()))
+        if field.name == name
+        else (field.name, hints[field.name], dataclasses.field(default=field.default, metadata=field.metadata))
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+    ]
+    return dataclasses.make_dataclass(cls.__name__, fields, frozen=True)
 
 
 def from_mapping(cls: type[C], mapping: Mapping[str, Any], *, base: C | None = None) -> C:

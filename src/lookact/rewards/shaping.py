@@ -56,3 +56,8 @@ def progress(potential: str, *, gamma: float, kept: bool) -> Part:
         return [gamma * later - sooner for later, sooner in zip(after, before)]
 
     return part
+
+
+def env_reward(episode: Episode) -> list[float]:
+    """What the environment paid, turn by turn."""
+    return [turn.reward for turn in episode.turns]

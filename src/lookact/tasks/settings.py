@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeGuard
 
 from lookact.config import setting
 from lookact.envs.rooms.scene import CLASSES
 from lookact.envs.rooms.wordings import QUESTIONS, TYPES
+
+if TYPE_CHECKING:
+    from lookact.protocols import Task
+
+Overrides = dict[str, str]
+"""Dotted settings of a recipe to their values, as the command line takes them; a recipe passes over those it lacks."""
+GRID_DEBUG: Overrides = {
+    "sampling.max_tokens": "16",
+    "sampling.min_action_tokens": "1",
+    "vision_pretraining.rooms": "30",
+    "vision_pretraining.epochs": "1",
+    "sft.demonstrations": "60",
+    "sft.epochs": "2",
+    "evaluation.final_episodes": "8",
+}
+GRID_SMALL: Overrides = GRID_DEBUG | {
+    "vision_pretraining.rooms": "500",
+    "vision_pretraining.epochs": "4",
+    "sft.demonstrations": "2000",
+    "sft.epochs": "3",
+    "learn.iterations": "60",
+    "learn.loss_on": "reply",
+    "evaluation.final_episodes": "384",
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,11 @@ class NavigationConfig:
     questions: tuple[str, ...] = setting(QUESTIONS, help="wordings of the task; {label} is the object")
     progress_weight: float = setting(0.0, help="pay for the share of the way covered, beside 1 for arriving", least=0)
 
+    def make_task(self, seed: int) -> Task:
+        from lookact.tasks.navigation import NavigationTask
+
+        return NavigationTask(self)
+
 
 @dataclass(frozen=True)
 class SpatialVQAConfig:
@@ -52,3 +81,55 @@ class SpatialVQAConfig:
         (4.0, 6.5), help="shortest and longest side of a generated room, metres", above=0
     )
     shapes: tuple[str, ...] = setting(("rectangle", "L"), help="floor plans of generated rooms")
+
+    def make_task(self, seed: int) -> Task:
+        from lookact.tasks.spatial_vqa import SpatialVQATask, scene_questions
+
+        return SpatialVQATask(self, scene_questions(self, seed))
+
+
+def is_spatial_vqa(env: object) -> TypeGuard[SpatialVQAConfig]:
+    """Whether an environment's settings are those of spatial VQA; a recipe's `env` may be any task's."""
+    return isinstance(env, SpatialVQAConfig)
+
+
+@dataclass(frozen=True)
+class FrozenLakeConfig:
+    """Gymnasium's FrozenLake, seen as a picture."""
+
+    layout: Literal["random", "4x4", "8x8"] = setting("random", help="random maps, or Gymnasium's own")
+    size: int = setting(4, help="cells a side of a random map", least=2, most=12)
+    frozen: float = setting(0.8, help="share of cells of a random map that are ice", above=0, most=1)
+    slippery: bool = setting(False, help="the player slides aside in two of three moves")
+    max_turns: int = setting(16, help="turns until an episode is cut off", least=1)
+
+    presets: ClassVar[dict[str, Overrides]] = {"debug": GRID_DEBUG, "small": GRID_SMALL}
+
+    @property
+    def image_size(self) -> int:
+        return 32 * (self.size if self.layout == "random" else int(self.layout[0]))
+
+    def make_task(self, seed: int) -> Task:
+        from lookact.tasks.grid import frozen_lake_task
+
+        return frozen_lake_task(self)
+
+
+@dataclass(frozen=True)
+class MiniGridConfig:
+    """A level of MiniGrid, seen whole from above."""
+
+    level: str = setting("MiniGrid-DoorKey-5x5-v0", help="a level's Gymnasium id")
+    cells: int = setting(5, help="cells a side of the level", least=3)
+    max_turns: int = setting(24, help="turns until an episode is cut off", least=1)
+
+    presets: ClassVar[dict[str, Overrides]] = {"debug": GRID_DEBUG, "small": GRID_SMALL}
+
+    @property
+    def image_size(self) -> int:
+        return 32 * self.cells
+
+    def make_task(self, seed: int) -> Task:
+        from lookact.tasks.grid import minigrid_task
+
+        return minigrid_task(self)

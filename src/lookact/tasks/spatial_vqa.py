@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.rooms.experts.demonstrate import demonstrate
+from lookact.envs.rooms.experts.demonstrate import demonstrate, random_move
 from lookact.envs.rooms.generate import RoomStyle
+from lookact.envs.rooms.motion import Limits
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.brief import brief
@@ -22,6 +23,7 @@ from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
 from lookact.envs.rooms.vsi import Question, format_prompt, load_questions
 from lookact.errors import ConfigError, DataError
 from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
 from lookact.tasks.navigation import floor_map_adder
 from lookact.tasks.settings import SpatialVQAConfig
@@ -172,6 +174,10 @@ class SpatialVQATask:
     def histograms(self, episodes: Sequence[Episode]) -> dict[str, NDArray[np.float64]]:
         return {}
 
+    def random_actor(self) -> RandomActor:
+        """Moves, and now and then an answer, drawn uniformly: the baseline where the question is not known."""
+        return RandomActor(random_move_or_answer)
+
     def add_floor_map(self, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:
         return floor_map_adder(self.make_env().env, specs)
 
@@ -230,3 +236,11 @@ def rounded(reply: str, question_type: str) -> str:
     step = STEPS[question_type]
     number = max(step, step * round(float(found[ANSWER_KEY]) / step))
     return reply[: reply.rindex("{")] + json.dumps({ANSWER_KEY: f"{number:g}"})
+
+
+def random_move_or_answer(rng: np.random.Generator) -> str:
+    """A move, or in one of three replies a letter or a number."""
+    if rng.random() < 2 / 3:
+        return str(random_move(rng, Limits()).json())
+    answer = "ABCD"[rng.integers(4)] if rng.random() < 0.5 else str(rng.integers(1, 10))
+    return f'{{"answer": "{answer}"}}'

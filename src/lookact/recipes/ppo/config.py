@@ -125,6 +125,7 @@ class Evaluation:
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
+    task: str = setting("spatial-vqa", help="what is learned: a task's name, MODULE:NAME or FILE.py:NAME")
     engine: Literal["hf", "vllm", "vllm-server"] = setting(
         "hf", help="sampler: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lookact.algorithms.evaluation import Evaluator, fill_store
+from lookact.algorithms.evaluation import Evaluator, evaluate_task, fill_store
 from lookact.algorithms.sft import FOLDER as SFT_FOLDER
 from lookact.algorithms.vlm import open_chat
 from lookact.config import to_mapping
@@ -19,11 +19,12 @@ from lookact.data.episode_store import EpisodeStore
 from lookact.envs.rooms.experts.demonstrate import random_reply
 from lookact.errors import DataError
 from lookact.models.vlm.policy import ChatVLM
-from lookact.protocols import Actor, Env
+from lookact.protocols import Actor, Env, Task
 from lookact.recipes.ppo.config import Config
 from lookact.rollout.collect import collect as run_specs
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.seeding import derive, numpy_rng
+from lookact.tasks.settings import is_spatial_vqa
 from lookact.tasks.spatial_vqa import AskingEnv, SpatialVQATask, benchmark_rows, prediction_row, scene_questions
 from lookact.tasks.spatial_vqa_frames import FramesEnv
 from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, without_depth
@@ -55,13 +56,20 @@ class RandomAnswers:
         del self._streams[row]
 
 
-def make_task(cfg: Config) -> SpatialVQATask:
-    """The task to learn: generated rooms, or questions of our own about recorded scenes."""
+def make_task(cfg: Config) -> Task:
+    """The task to learn; of spatial VQA generated rooms, or questions of our own about recorded scenes."""
+    if not is_spatial_vqa(cfg.env):
+        return cfg.env.make_task(cfg.seed)
     return SpatialVQATask(cfg.env, scene_questions(cfg.env, cfg.seed), guess_fraction=cfg.expert.guess_fraction)
 
 
-def held_out_task(cfg: Config, questions: str | None = None) -> SpatialVQATask:
-    """What is evaluated: a benchmark's rows, questions about recorded scenes, or rooms that training never shows."""
+def held_out_task(cfg: Config) -> Task:
+    """What is evaluated while training."""
+    return asked_task(cfg, None) if is_spatial_vqa(cfg.env) else cfg.env.make_task(cfg.seed)
+
+
+def asked_task(cfg: Config, questions: str | None) -> SpatialVQATask:
+    """What is asked: a benchmark's rows, questions about recorded scenes, or rooms that training never shows."""
     if questions is not None:
         return SpatialVQATask(cfg.env, benchmark_rows(questions, cfg.evaluation.scenes), in_order=True)
     held_out = replace(cfg.env, scenes=cfg.evaluation.scenes or cfg.env.scenes)
@@ -73,7 +81,7 @@ def open_policy(cfg: Config, folder: Path) -> ChatVLM:
     return open_chat(
         cfg.model,
         folder,
-        corpus=SpatialVQATask(cfg.env).corpus,
+        corpus=make_task(cfg).corpus,
         image_size=cfg.env.image_size,
         seed=cfg.seed,
         value_head=cfg.critic.backbone == "shared",
@@ -106,11 +114,16 @@ def evaluate(
     asked = {"protocol": evaluation.protocol, "questions": evaluation.questions, "scenes": list(evaluation.scenes)}
     actor: Actor | None = None
     who: dict[str, Any] = {"dummy": True}
+    if dummy and not is_spatial_vqa(cfg.env):
+        actor = make_task(cfg).random_actor()
     if not dummy:
         assert checkpoint is not None
         sampling = replace(cfg.sampling, greedy=greedy)
         actor = HFSampler(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
         who = {**fingerprint(checkpoint), "greedy": greedy}
+    if actor is not None and not is_spatial_vqa(cfg.env):
+        num_envs = cfg.evaluation.num_envs
+        return evaluate_task(make_task(cfg), actor, seed=cfg.seed, episodes=episodes, num_envs=num_envs, folder=folder)
     return answer_questions(cfg, actor, who | asked, episodes, folder)
 
 
@@ -128,7 +141,7 @@ def answer_questions(
     cfg: Config, actor: Actor | None, who: Mapping[str, Any], questions: int, folder: Path
 ) -> dict[str, Any]:
     """Asks what `folder` has no answer to yet, and scores all answers; without an actor, replies are random."""
-    task = held_out_task(cfg, cfg.evaluation.questions)
+    task = asked_task(cfg, cfg.evaluation.questions)
     specs = task.specs(cfg.seed, "test", groups=questions)
     path = claim(folder, {**who, "env": to_mapping(cfg.env), "seed": cfg.seed})
     done = {row["episode_id"] for row in load_predictions(path)} if path.exists() else set()

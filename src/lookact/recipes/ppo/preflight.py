@@ -11,10 +11,10 @@ from lookact.training.preflight import Job, need_package, need_same
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    check_scenes("env.scenes", cfg.env.scenes)
+    check_scenes("env.scenes", getattr(cfg.env, "scenes", ()))
     check_scenes("evaluation.scenes", cfg.evaluation.scenes)
     check_sampling(cfg.sampling)
-    if unknown := sorted(set(cfg.env.types) - set(QUESTION_TYPES)):
+    if unknown := sorted(set(getattr(cfg.env, "types", ())) - set(QUESTION_TYPES)):
         raise ConfigError(f"env.types: no question is of type {unknown[0]}; choose from {', '.join(QUESTION_TYPES)}")
     need_same(cfg, job.resume, (*SHAPES, "critic.backbone"))
     if job.trains and cfg.engine != "hf":

@@ -38,8 +38,9 @@ from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
 from lookact.recipes.ppo.learner import Learner, make_learner, set_rates
 from lookact.rewards.answer import answer_score, format_fault, turn_taken
-from lookact.rewards.shaping import WeightedParts, progress
+from lookact.rewards.shaping import WeightedParts, env_reward, progress
 from lookact.seeding import numpy_rng
+from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.distributed import sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes, step_name
 from lookact.training.optim import (
@@ -239,7 +240,9 @@ def ppo_loss(
 
 
 def make_rewards(cfg: Config) -> WeightedParts:
-    """The answer's score, the replies' format, the turns taken, and the progress of what came into view."""
+    """Of spatial VQA the answer's score, the format, the turns taken and what came into view; else the env's own."""
+    if not is_spatial_vqa(cfg.env):
+        return WeightedParts({"env": (1.0, env_reward)})
     r = cfg.rewards
     seen = progress("seen_share", gamma=cfg.credit.gamma_turn, kept=r.progress_kept)
     return WeightedParts(

@@ -74,6 +74,7 @@ class Evaluation:
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
+    task: str = setting("navigation", help="what is learned: a task's name, MODULE:NAME or FILE.py:NAME")
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
     env: NavigationConfig = NavigationConfig()

@@ -9,7 +9,7 @@ from lookact.training.preflight import Job, need_same
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    check_scenes("env.scenes", cfg.env.scenes)
+    check_scenes("env.scenes", getattr(cfg.env, "scenes", ()))
     check_sampling(cfg.sampling)
     need_same(cfg, job.resume, SHAPES)
     check_ray(cfg.ray, job)

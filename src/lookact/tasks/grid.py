@@ -1,0 +1,37 @@
+"""Tasks "frozen-lake" and "minigrid": grid worlds that others wrote the rules of."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lookact.envs.grid import frozen_lake, minigrid
+from lookact.tasks.gym_task import GymTask
+from lookact.tasks.settings import FrozenLakeConfig, MiniGridConfig
+
+
+def frozen_lake_task(env: FrozenLakeConfig) -> GymTask:
+    make = partial(
+        frozen_lake.make_frozen_lake,
+        size=env.size,
+        layout=env.layout,
+        frozen=env.frozen,
+        slippery=env.slippery,
+        max_turns=env.max_turns,
+    )
+    return GymTask(
+        make,
+        env.image_size,
+        actions=tuple(frozen_lake.ACTIONS),
+        expert=frozen_lake.expert_actions,
+        labels=frozen_lake.cell_classes,
+    )
+
+
+def minigrid_task(env: MiniGridConfig) -> GymTask:
+    return GymTask(
+        partial(minigrid.make_minigrid, env.level, max_turns=env.max_turns),
+        env.image_size,
+        actions=tuple(minigrid.ACTIONS),
+        expert=minigrid.expert_actions,
+        labels=minigrid.cell_classes,
+    )

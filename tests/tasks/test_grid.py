@@ -1,0 +1,24 @@
+import json
+
+import pytest
+
+pytest.importorskip("pygame", reason="needs lookact[grid]")
+
+from lookact.cli import main
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recipe", "task"), [("rloo", "frozen-lake"), ("ppo", "minigrid"), ("rloo", "spatial-vqa")])
+def test_a_recipe_learns_and_is_evaluated_on_another_task(recipe, task, tmp_path, capsys):
+    words = ["--preset", "debug", "--out", str(tmp_path), "--learn.iterations", "2"]
+    assert main(["train", recipe, "--task", task, *words]) == 0
+    (run,) = tmp_path.glob(f"*/{task}-debug-seed0")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["rollout/error_rate"] == 0.0 for row in rows)
+    assert any(value > 0 for row in rows for key, value in row.items() if key.endswith("grad_norm"))
+    # the run's own file says which task it is of
+    name = run.parent.name
+    out = ["--out", str(tmp_path / "eval"), "--json"]
+    capsys.readouterr()
+    assert main(["eval", name, "--checkpoint", str(run / "checkpoint-2"), "--episodes", "4", *out]) == 0
+    json.loads(capsys.readouterr().out)
