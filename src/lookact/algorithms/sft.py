@@ -14,6 +14,7 @@ from lookact.algorithms.vlm import template_of
 from lookact.algorithms.vlm_settings import SFT, VisionPretraining
 from lookact.batch import Batch, TokenInputs
 from lookact.data.demonstrations import demo_episode
+from lookact.data.jsonl import append_row
 from lookact.data.packing import Segment, micro_batches, shuffled, to_segments
 from lookact.models.vlm.loading import save_chat
 from lookact.models.vlm.policy import ChatVLM
@@ -157,7 +158,6 @@ def phase_log(run: Run, phase: str) -> Callable[[dict[str, float], int], None]:
     path.unlink(missing_ok=True)
 
     def log(metrics: dict[str, float], step: int) -> None:
-        with path.open("a") as file:
-            file.write(json.dumps({"step": step, **metrics}) + "\n")
+        append_row(path, {"step": step, **metrics})
 
     return log

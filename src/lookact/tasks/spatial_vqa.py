@@ -15,8 +15,7 @@ from lookact.envs.rooms.experts.demonstrate import demonstrate, random_move
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.motion import Limits
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
-from lookact.envs.rooms.questions import ask
-from lookact.envs.rooms.questions.brief import brief
+from lookact.envs.rooms.questions import ask, brief
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.simulator import recorded_simulator
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe

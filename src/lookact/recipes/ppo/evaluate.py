@@ -16,6 +16,7 @@ from lookact.algorithms.sft import FOLDER as SFT_FOLDER
 from lookact.algorithms.vlm import open_chat
 from lookact.config import to_mapping
 from lookact.data.episode_store import EpisodeStore
+from lookact.data.jsonl import append_row, drop_torn_line
 from lookact.envs.rooms.experts.demonstrate import random_reply
 from lookact.errors import DataError
 from lookact.models.vlm.policy import ChatVLM
@@ -151,13 +152,13 @@ def answer_questions(
     if cfg.evaluation.protocol == "frames":
         envs = [FramesEnv(env, cfg.evaluation.frames) for env in asking]
     keep_shown = shown_keeper(folder, specs, task.add_floor_map(specs))
-    with progress(len(left), "asking") as bar, path.open("a") as file:
+    path.touch()
+    with progress(len(left), "asking") as bar:
 
         def keep(episode: Episode) -> None:
             keep_shown(episode)
             if (row := prediction_row(episode)) is not None:
-                file.write(json.dumps(row) + "\n")
-                file.flush()
+                append_row(path, row)
             bar.advance()
 
         run_specs(left, envs, actor or RandomAnswers(asking), finished=keep)
@@ -198,12 +199,6 @@ def claim(folder: Path, who: Mapping[str, Any]) -> Path:
     identity.write_text(described)
     drop_torn_line(folder / PREDICTIONS)
     return folder / PREDICTIONS
-
-
-def drop_torn_line(path: Path) -> None:
-    """Cut what a killed evaluation left of a last line."""
-    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-        path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 def fingerprint(checkpoint: Path) -> dict[str, Any]:

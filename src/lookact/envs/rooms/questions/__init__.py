@@ -7,6 +7,7 @@ show them, so that no constant guess pays.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,12 +27,12 @@ from lookact.envs.rooms.questions.relations import (
     object_rel_distance,
 )
 from lookact.envs.rooms.questions.route import route_planning
-from lookact.envs.rooms.scene import Scene
-from lookact.envs.rooms.vsi import Question
+from lookact.envs.rooms.scene import CLASSES, Scene, label_text
+from lookact.envs.rooms.vsi import Question, format_prompt
 from lookact.errors import ConfigError
 from lookact.seeding import derive, numpy_rng
 
-__all__ = ["ALL", "ask"]
+__all__ = ["ALL", "ask", "brief"]
 
 FAMILIES: dict[str, Callable[[Facts, np.random.Generator, int], list[Draft]]] = {
     "object_counting": object_counting,
@@ -46,6 +47,19 @@ FAMILIES: dict[str, Callable[[Facts, np.random.Generator, int], list[Draft]]] = 
     "obj_appearance_order": obj_appearance_order,
 }
 ALL = tuple(FAMILIES)
+DIRECTION = "By the {0}. Facing the {1}. Where is the {2}?"
+BRIEF = {
+    "object_counting": "How many of the {0}?",
+    "object_abs_distance": "How far is the {0}? From the {1}?",
+    "object_size_estimation": "How long is the {0}?",
+    "room_size_estimation": "How large is the room?",
+    "object_rel_distance": "What is nearest to the {4}?",
+    "object_rel_direction_easy": DIRECTION,
+    "object_rel_direction_medium": DIRECTION,
+    "object_rel_direction_hard": DIRECTION,
+}
+"""By type, with the things in the order in which the long question names them."""
+LABELS = re.compile(r"\b(" + "|".join(sorted(map(label_text, CLASSES), key=len, reverse=True)) + r")\b")
 
 
 def ask(scene: Scene, *, seed: int, types: Sequence[str] = ALL, per_type: int = 1) -> list[Question]:
@@ -63,3 +77,13 @@ def ask(scene: Scene, *, seed: int, types: Sequence[str] = ALL, per_type: int = 
             options = draft.options
             questions.append(Question(key, "generated", scene.id, name, draft.question, draft.ground_truth, options))
     return questions
+
+
+def brief(question: Question) -> str:
+    """The question in sentences of one thing each; types that need more words stay as they are."""
+    pattern = BRIEF.get(question.question_type)
+    things = LABELS.findall(question.question)
+    if pattern is None or len(things) < len(re.findall(r"\{", pattern)):
+        return format_prompt(question)
+    options = [f"{option.replace('. ', ' ', 1)}." for option in question.options or ()]
+    return " ".join([pattern.format(*things), *options])
