@@ -48,7 +48,7 @@ TWO_MEANINGS = {
 
 OTHER_RANGE = {"task", "reference", "kind", "hidden"}
 """One meaning, other values by recipe: a task's name, a reference, the kind of a group, layer widths."""
-TYPES_LEFT = {"camera", "memory", "questions", "schedule", "reward"}
+TYPES_LEFT = {"camera", "questions", "schedule", "reward"}
 
 
 def leaves(recipe: str):

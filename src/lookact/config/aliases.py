@@ -54,6 +54,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "vllm.rows": "vllm.max_num_seqs",
         "vllm.start_patience": "vllm.start_timeout_s",
         "vllm.reply_patience": "vllm.reply_timeout_s",
+        "vllm.memory": "vllm.kv_cache_memory",
         "vllm.restarts": "vllm.max_restarts",
     },
     "vla-ppo": {

@@ -84,7 +84,9 @@ def test_several_processes_can_not_share_an_engine(chat, vqa_config, run, monkey
 def with_engine(cfg, engine):
     """Three steps, the actor learning in two, on an engine of this kind."""
     return replace(
-        cfg, engine=engine, vllm=VllmSpec(max_num_seqs=8, memory=0.25, start_timeout_s=1800, reply_timeout_s=900)
+        cfg,
+        engine=engine,
+        vllm=VllmSpec(max_num_seqs=8, kv_cache_memory=0.25, start_timeout_s=1800, reply_timeout_s=900),
     )
 
 

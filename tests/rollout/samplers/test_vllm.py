@@ -29,7 +29,7 @@ pytestmark = [
 ]
 SAMPLING = Sampling(max_tokens=9, min_action_tokens=1, max_context=2048)
 # a busy machine is no failure
-SPEC = VllmSpec(max_num_seqs=8, memory=0.25, start_timeout_s=1800, reply_timeout_s=900)
+SPEC = VllmSpec(max_num_seqs=8, kv_cache_memory=0.25, start_timeout_s=1800, reply_timeout_s=900)
 SPECS = [EpisodeSpec(id=f"e{i}", group=i // 2, seed=i, options={"turns": 2 + i % 4}) for i in range(6)]
 LIMIT = 1e-3
 

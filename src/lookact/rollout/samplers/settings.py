@@ -31,7 +31,7 @@ class VllmSpec:
     """How a vLLM engine is run; what it samples with comes with every call."""
 
     max_num_seqs: int = setting(64, help="conversations that it answers side by side", least=1)
-    memory: float = setting(
+    kv_cache_memory: float = setting(
         0.5, help="for keys and values: gigabytes on a CPU, a share of all memory on a GPU", above=0
     )
     start_timeout_s: float = setting(600.0, help="seconds a server may take to come up", above=0)

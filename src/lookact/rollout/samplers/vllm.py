@@ -192,8 +192,8 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: VllmSpec) -> dict[
         "worker_extension_cls": EXTENSION,
     }
     if torch.cuda.is_available():
-        return arguments | {"gpu_memory_utilization": spec.memory}
-    return arguments | {"kv_cache_memory_bytes": int(spec.memory * GIGABYTE)}
+        return arguments | {"gpu_memory_utilization": spec.kv_cache_memory}
+    return arguments | {"kv_cache_memory_bytes": int(spec.kv_cache_memory * GIGABYTE)}
 
 
 def sampling_params(sampling: Sampling, chat: ChatVLM) -> dict[str, Any]:
