@@ -6,7 +6,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "group_advantages": "episode_advantages turn_advantages rewards_to_go",
-        "behaviour_cloning": "cloning_loss",
         "vision_pretraining": "pretrain_vision",
         "reward_learning": "RewardLearner LearnedReward",
         "judge_training": "train_judge",
