@@ -9,7 +9,7 @@ import yaml
 from torch import nn
 
 import lookact
-from lookact.errors import ConfigError, DataError
+from lookact.errors import ConfigError, DataError, TrainingStopped
 from lookact.training.run import artifact_folder, begin_artifacts, open_run, save_artifacts
 from lookact.training.run_files import read_origin
 
@@ -187,7 +187,8 @@ def test_heavy_output_goes_to_the_scratch_disk_and_the_newest_checkpoint_comes_b
         for step in (1, 2, 3):
             save(run, step, module, score=-step)
     kept = tmp_path / "scratch" / "pref-sac" / "a"
-    assert sorted(path.name for path in kept.iterdir()) == ["best", "checkpoint-1", "checkpoint-2", "checkpoint-3"]
+    names = [".lock", "best", "checkpoint-1", "checkpoint-2", "checkpoint-3", "owner.txt"]
+    assert sorted(path.name for path in kept.iterdir()) == names
     assert [path.name for path in run.folder.glob("checkpoint-*")] == ["checkpoint-3"]
     with open_at(run.folder, auto_resume=True) as again:
         assert again.done == 3
@@ -212,3 +213,29 @@ def test_a_run_resumed_from_an_earlier_step_sets_the_later_ones_aside(tmp_path, 
         begin_artifacts(earlier)
     assert not (kept / "checkpoint-2").exists()
     assert (kept / "abandoned" / "checkpoint-2").is_dir()
+
+
+def test_two_runs_of_one_name_do_not_share_a_folder_on_the_scratch_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARTIFACT_ROOT", str(tmp_path / "scratch"))
+    with open_at(tmp_path / "home-a/pref-sac/a") as run:
+        begin_artifacts(run)
+        save(run, 1, torch.nn.Linear(2, 2), score=1)
+    kept = tmp_path / "scratch/pref-sac/a"
+    told = r"holds the checkpoints of .*home-a.*give another --name"
+    with open_at(tmp_path / "home-b/pref-sac/a") as other, pytest.raises(ConfigError, match=told):
+        begin_artifacts(other)
+    assert (kept / "checkpoint-1").is_dir()
+    with open_at(tmp_path / "home-a/pref-sac/a", auto_resume=True) as again:
+        begin_artifacts(again)
+
+
+def test_a_disk_that_fills_while_a_log_is_written_is_one_line(tmp_path, capsys):
+    log, metrics = (open("/dev/full", "w") for _ in range(2))  # noqa: PTH123, SIM115
+    with open_run(tmp_path / "a", {}, tensorboard=False) as run:
+        for handler in logging.getLogger("lookact").handlers:
+            handler.setStream(log)
+        logging.getLogger("lookact").warning("this is not kept")
+        run.tracker.trackers[0].file = metrics
+        with pytest.raises(TrainingStopped, match=r"no space left for .*go on with --auto-resume"):
+            run.log({"loss/total": 1.0}, 1)
+    assert "Logging error" not in capsys.readouterr().err

@@ -15,14 +15,14 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from lookact.errors import ConfigError, DataError, Terminated
 from lookact.protocols import Stateful, Tracker
-from lookact.training.atomic_io import TEMPORARY, discard, place, recover, sync, sync_tree
+from lookact.training.atomic_io import TEMPORARY, discard, place, recover, sync, sync_tree, write_text
 from lookact.training.checkpoint import (
     MANIFEST,
     Best,
@@ -53,6 +53,8 @@ from lookact.training.weights import Weights, gathered, set_rng_state
 logger = logging.getLogger(__name__)
 ARTIFACT_ROOT = "ARTIFACT_ROOT"
 """The environment variable that names a scratch disk: it keeps every checkpoint, the run's folder the newest."""
+OWNER = "owner.txt"
+"""In the run's folder on that disk: the path of the run that it belongs to."""
 
 
 @dataclass
@@ -177,7 +179,7 @@ def open_run(
         return run
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as closing:
-        closing.enter_context(_lock(folder))
+        closing.enter_context(lock_folder(folder))
         closing.enter_context(TERMINATION.handled())
         recover(folder)
         start = _find_start(folder, resume, auto_resume)
@@ -204,7 +206,7 @@ def _open_trackers(folder: Path, config: Mapping[str, Any], done: int, wandb: Wa
     return FanOut([JsonlTracker(folder), *trackers])
 
 
-def _lock(folder: Path) -> TextIO:
+def lock_folder(folder: Path) -> TextIO:
     """Refuse a folder that another live process trains in. The lock goes with the process, however it ends."""
     file = (folder / LOCK).open("w")
     try:
@@ -244,6 +246,8 @@ def _open_log(folder: Path) -> logging.Handler:
     handler = logging.FileHandler(folder / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.DEBUG)
+    # a disk that fills is told by what fails next, and once, not by logging with a traceback for every line
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
     package = logging.getLogger("lookact")
     package.setLevel(logging.DEBUG)
     package.addHandler(handler)
@@ -252,7 +256,9 @@ def _open_log(folder: Path) -> logging.Handler:
 
 def _close_log(handler: logging.Handler) -> None:
     logging.getLogger("lookact").removeHandler(handler)
-    handler.close()
+    # what a full disk did not take is lost
+    with suppress(OSError):
+        handler.close()
 
 
 # ---- checkpoints on a scratch disk
@@ -265,10 +271,21 @@ def artifact_folder(run: Run) -> Path | None:
 
 
 def begin_artifacts(run: Run) -> None:
-    """Set aside what the scratch disk holds beyond the step this run goes on from."""
+    """Set aside what the scratch disk holds beyond the step this run goes on from.
+
+    The folder there has one owner and a lock: two runs of one name would mix their histories.
+    """
     folder = artifact_folder(run)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+        run.closing.enter_context(lock_folder(folder))
+        owner, own = folder / OWNER, str(run.folder.resolve())
+        other = owner.read_text(encoding="utf-8").strip() if owner.exists() else own
+        # who goes on from a checkpoint there takes it over
+        if other != own and (run.resumed_from is None or run.resumed_from.resolve().parent != folder.resolve()):
+            remedy = f"give another --name or {ARTIFACT_ROOT}, or delete {OWNER} there if the run has moved"
+            raise ConfigError(f"{folder} holds the checkpoints of {other}: {remedy}")
+        write_text(owner, f"{own}\n")
         abandon_newer(folder, run.done if run.resumed_from is not None else -1)
         logger.info("checkpoints are kept in %s, the newest here too", folder)
 
@@ -291,6 +308,7 @@ def save_artifacts(
     config = run.config
     path = save_checkpoint(folder, step, weights=weights, state=state, metrics=metrics, config=config, best=best)
     bring_back(path, run.folder)
+    run._saved = step
 
 
 def bring_back(checkpoint: Path, folder: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import html
 import io
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image as PILImage
 
 from lookact.data.jsonl import finite_or_none
-from lookact.errors import ConfigError, DataError
+from lookact.errors import ConfigError, DataError, TrainingStopped
 from lookact.protocols import Tracker
 from lookact.text.file_names import file_name
 from lookact.training.atomic_io import write_text
@@ -51,8 +53,15 @@ class JsonlTracker:
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         line = json.dumps({"step": step} | {name: finite_or_none(value) for name, value in metrics.items()})
-        self.file.write(line + "\n")
-        self.file.flush()
+        try:
+            self.file.write(line + "\n")
+            self.file.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise TrainingStopped(
+                f"no space left for {self.file.name}: make some, then go on with --auto-resume"
+            ) from error
 
     def image(self, name: str, image: Image, step: int) -> None:
         PILImage.fromarray(image).save(self._sample(name, step, "png"))
@@ -64,7 +73,9 @@ class JsonlTracker:
         pass
 
     def close(self) -> None:
-        self.file.close()
+        # a line that a full disk did not take was told when it was written
+        with suppress(OSError):
+            self.file.close()
 
     def _sample(self, name: str, step: int, suffix: str) -> Path:
         self.samples.mkdir(exist_ok=True)
