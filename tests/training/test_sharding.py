@@ -11,10 +11,18 @@ from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.training.distributed import fsdp_modules, in_step, rank, shard, share_out, sum_gradients, whole, world_size
+from lookact.training.distributed import (
+    fsdp_modules,
+    in_step,
+    rank,
+    shard,
+    shard_policy,
+    sum_gradients,
+    unsharded,
+    world_size,
+)
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step
 from lookact.training.run import open_run
-from lookact.training.settings import Parallel
 from lookact.types import EpisodeSpec, Observation
 
 STEPS = 3
@@ -86,7 +94,7 @@ def assert_same_weights(one, other, tolerance):
 
 
 def learned_by(chat, kind, number):
-    share_out(chat, Parallel(kind=kind))
+    shard_policy(chat, kind)
     told, _ = learn(chat, make_batches(chat, number))
     return told, weights_of(chat), len(fsdp_modules(chat))
 
@@ -106,7 +114,7 @@ def test_two_processes_learn_what_one_does(chat, together, kind, number):
 
 
 def test_one_process_is_never_sharded(chat):
-    share_out(chat, Parallel(kind="shard"))
+    shard_policy(chat, "shard")
     assert fsdp_modules(chat) == []
     batches = [("a", 2.0), ("b", 0.0), ("c", 1.0)]
     assert list(in_step(batches, chat)) == [("a", 2.0), ("c", 1.0)]
@@ -135,13 +143,13 @@ class Room:
 def act(chat):
     """Sampled tokens of four episodes; a process runs as many as its rank leaves it."""
     plans = [EpisodeSpec(id=str(i), group=i, seed=i) for i in range(4)][: 4 - rank()]
-    with whole(chat):
+    with unsharded(chat):
         episodes = collect(plans, [Room() for _ in plans], HFSampler(chat, Sampling(max_tokens=6, min_action_tokens=1)))
     return [np.concatenate([turn.decision.token_ids for turn in e.turns]) for e in episodes]
 
 
 def act_and_learn(chat):
-    share_out(chat, Parallel(kind="shard"))
+    shard_policy(chat, "shard")
     before = act(chat)
     learn(chat, make_batches(chat), steps=1)
     return before, act(chat)
@@ -164,7 +172,7 @@ def train_run(folder, source, kind, total):
     chat = load_chat(source)
     reference = CopyReference(chat)
     for policy in (chat, reference.chat):
-        share_out(policy, Parallel(kind=kind))
+        shard_policy(policy, kind)
     optimizer, guard = build_adamw({"policy": chat}, lr=1e-3), NonFiniteGuard()
     parts = {
         "weights": {"model": chat.model},
@@ -220,7 +228,7 @@ def learn_adapters(source):
     torch.manual_seed(0)
     chat = load_chat(source, lora=LoraSpec(rank=4))
     reference = AdapterReference(chat)
-    share_out(chat, Parallel(kind="shard"))
+    shard_policy(chat, "shard")
     told, _ = learn(chat, make_batches(chat), reference)
     weights = {name: value for name, value in weights_of(chat).items() if "lora" in name}
     return told, weights, sum(isinstance(p, DTensor) for p in chat.parameters())

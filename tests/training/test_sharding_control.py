@@ -16,10 +16,10 @@ from lookact.recipes.vla_ppo.config import PRESETS
 from lookact.recipes.vla_ppo.task import open_policy
 from lookact.recipes.vla_ppo.train import ppo_update
 from lookact.rollout.vector_rollout import Rollout
-from lookact.training.distributed import fsdp_modules, rank, share_out_control, whole, world_size
+from lookact.training.distributed import fsdp_modules, rank, shard_control_policy, unsharded, world_size
 from lookact.training.optim import NonFiniteGuard
 from lookact.training.run import open_run
-from lookact.training.settings import PPO, Parallel
+from lookact.training.settings import PPO
 
 ROWS = 11
 CFG = PRESETS["debug"]
@@ -53,7 +53,7 @@ def make_batch(policy):
 def learned(kind, folder, total):
     """A run of `total` updates, each saved, that goes on with what is in the folder; processes act unequally long."""
     policy = make_policy()
-    share_out_control(policy, Parallel(kind=kind), anchored=False)
+    shard_control_policy(policy, kind, anchored=False)
     optimizer, guard = open_optimizer(policy, lr=1e-3, critic_lr=1e-3), NonFiniteGuard()
     batch, ppo = make_batch(policy), PPO(epochs=2, minibatch=4)
     parts = {"weights": {"model": policy}, "state": {"optimizer": optimizer, "guard": guard}}
@@ -61,7 +61,7 @@ def learned(kind, folder, total):
     with open_run(folder, {}, auto_resume=True, tensorboard=False) as run:
         run.restore(**parts)
         for step in run.steps(total):
-            with whole(policy), torch.no_grad():
+            with unsharded(policy), torch.no_grad():
                 outputs = [policy.actor(batch.inputs) for _ in range(1 + rank())]
                 seen = sum(output.mean.sum() + policy.value(output.critic_features).sum() for output in outputs)
             with patch.object(train, "make_batch", lambda *args, **how: batch):
@@ -107,4 +107,4 @@ def test_one_process_hands_over_to_shards(one, together, tmp_path):
 
 def test_an_anchor_and_shards_do_not_go_together():
     with pytest.raises(ConfigError, match="the anchor needs whole weights"):
-        share_out_control(torch.nn.Linear(2, 2), Parallel(kind="shard"), anchored=True)
+        shard_control_policy(torch.nn.Linear(2, 2), "shard", anchored=True)

@@ -26,9 +26,8 @@ from lookact.ops.value_loss import explained_variance
 from lookact.protocols import VectorEnvLike
 from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.distributed import all_reduce_sum, gather, rank, sum_by_name, world_size
+from lookact.training.distributed import all_reduce_sum, gather, rank, sum_by_name, unsharded, world_size
 from lookact.training.optim import NonFiniteGuard, build_adamw
-from lookact.training.sharding import whole
 from lookact.types import PlanEpisode
 
 Reference = Callable[[ControlInputs], ActorCriticOutput]
@@ -119,7 +118,7 @@ def collect_experience(
     """`steps` steps of every environment; the noise of an environment does not depend on which process has it."""
     shape = (steps, envs.num_envs * world_size(), policy.spec.action_size)
     noise = torch.randn(shape, generator=torch_rng(seed, "noise"))[:, rank() :: world_size()]
-    with whole(policy):
+    with unsharded(policy):
         return collect_rollout(policy, envs, noise=noise.to(policy.device), plan_episode=plan_episode)
 
 

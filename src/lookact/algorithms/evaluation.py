@@ -15,7 +15,7 @@ from lookact.rewards.shaping import part_means
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
-from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, whole, world_size
+from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, unsharded, world_size
 from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation
 from lookact.training.progress import progress, timed
 from lookact.types import Episode, EpisodeSpec
@@ -68,7 +68,7 @@ class Evaluator:
         """The task's report on a split, whose episodes the processes share; the first are kept under `name`."""
         specs = self.task.specs(self.seed, split, groups=episodes)
         actor = HFSampler(policy, replace(self.sampling, greedy=greedy), system=self.system)
-        with whole(policy):
+        with unsharded(policy):
             ended = run_split(specs, self.task.make_env, actor, num_envs=self.num_envs)
         keep_evaluation(self.folder, name, map(self.task.add_floor_map(specs), ended))
         return self.task.report(ended)

@@ -24,7 +24,7 @@ from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_argume
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.weight_sync import WeightSync
 from lookact.text.tokenizers import assert_same_tokenizer
-from lookact.training.distributed import deal, is_main, rank, whole, world_size
+from lookact.training.distributed import deal, is_main, rank, unsharded, world_size
 from lookact.training.weights import full_tensors
 from lookact.types import Episode, EpisodeSpec
 
@@ -58,7 +58,7 @@ class LocalRollouts:
         specs = shard_by_group(self.specs_of(step), rank())
         self.envs += [self.make_env() for _ in range(len(specs) - len(self.envs))]
         self.actor.version = step - 1
-        with whole(self.chat):
+        with unsharded(self.chat):
             return collect(specs, self.envs, self.actor)
 
     def __enter__(self) -> LocalRollouts:

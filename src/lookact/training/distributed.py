@@ -20,7 +20,6 @@ from torch.utils._pytree import SUPPORTED_NODES, register_dataclass
 
 from lookact.batch import ActorCriticOutput, ActorOutput, Scores, to_device
 from lookact.errors import ConfigError
-from lookact.training.settings import Parallel
 
 if TYPE_CHECKING:
     from lookact.models.vlm.policy import ChatVLM
@@ -146,17 +145,17 @@ def _gradient(parameter: Tensor) -> Tensor:
 # ---- FSDP2
 
 
-def share_out(policy: ChatVLM, parallel: Parallel) -> None:
+def shard_policy(policy: ChatVLM, kind: str) -> None:
     """Shard a chat policy over the processes, layer by layer, if that is asked for and there are several."""
-    if parallel.kind == "shard":
+    if kind == "shard":
         shard(
             policy, policy.causal.model.language_model.layers, kept=unsharded_parameters(policy), methods=("evaluate",)
         )
 
 
-def share_out_control(policy: nn.Module, parallel: Parallel, *, anchored: bool) -> None:
+def shard_control_policy(policy: nn.Module, kind: str, *, anchored: bool) -> None:
     """Shard a control policy over the processes, as one block: it is whole from each forward pass to its backward."""
-    if parallel.kind != "shard":
+    if kind != "shard":
         return
     if anchored:
         raise ConfigError("parallel.kind shard with ppo.kl_coef above 0: the anchor needs whole weights; use kind data")
@@ -218,7 +217,7 @@ def fsdp_modules(module: nn.Module) -> list[FSDPModule]:
 
 
 @contextmanager
-def whole(module: nn.Module) -> Iterator[None]:
+def unsharded(module: nn.Module) -> Iterator[None]:
     """All weights in every process for as long as the block runs: acting takes no turns with other processes."""
     unshard(module)
     try:

@@ -16,7 +16,7 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.rloo.config import Config
-from lookact.training.distributed import share_out
+from lookact.training.distributed import shard_policy
 from lookact.training.optim import NonFiniteGuard, build_adamw
 
 
@@ -50,7 +50,7 @@ def make_learner(cfg: Config, policy: ChatVLM) -> Learner:
     """The reference is the policy as it is now; sharded over processes where that is asked for."""
     reference = open_reference(policy, cfg.kl.reference)
     for part in (policy, reference.chat) if isinstance(reference, CopyReference) else (policy,):
-        share_out(part, cfg.parallel)
+        shard_policy(part, cfg.parallel.kind)
     optimizer = build_adamw({"policy": policy}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps)
     kl_coef = AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon)
     return Learner(policy, reference, optimizer, NonFiniteGuard(), kl_coef)

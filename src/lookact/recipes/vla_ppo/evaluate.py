@@ -21,7 +21,7 @@ from lookact.recipes.vla_ppo.config import Config, EnvConfig, Evaluation
 from lookact.recipes.vla_ppo.task import FPS, table_maker, worker_count
 from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
-from lookact.training.distributed import all_reduce_sum, rank, world_size
+from lookact.training.distributed import all_reduce_sum, rank, unsharded, world_size
 from lookact.training.evaluation import (
     EPISODES,
     KEPT,
@@ -34,7 +34,6 @@ from lookact.training.evaluation import (
     step_name,
 )
 from lookact.training.progress import Progress, progress
-from lookact.training.sharding import whole
 from lookact.types import Episode, Observation, Turn, VectorObservation, VectorStep
 
 START_SECONDS, STEP_SECONDS = 600.0, 60.0
@@ -117,7 +116,7 @@ def validate(policy: VLA, cfg: Config, folder: Path, step: int) -> dict[str, flo
     began = time.perf_counter()
     how: dict[str, Any] = {"videos": folder / "videos" / f"update-{step}" if cfg.render else None}
     how |= {"keep": keep_in(folder, step_name(step)), "seed": cfg.seed, "split": "validate", "greedy": True}
-    with whole(policy):
+    with unsharded(policy):
         report = measure(policy, cfg.env, cfg.evaluation, episodes=cfg.evaluation.episodes, **how)
     return flat_metrics(report) | {"time/evaluate": time.perf_counter() - began}
 

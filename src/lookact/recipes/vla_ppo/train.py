@@ -55,12 +55,19 @@ from lookact.recipes.vla_ppo.task import (
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive
 from lookact.training.atomic_io import sync_tree, write_text
-from lookact.training.distributed import all_reduce_sum, barrier, is_main, sum_by_name, sum_gradients
+from lookact.training.distributed import (
+    all_reduce_sum,
+    barrier,
+    is_main,
+    shard_control_policy,
+    sum_by_name,
+    sum_gradients,
+    unshard,
+)
 from lookact.training.optim import clip_and_step, set_learning_rate
 from lookact.training.progress import timed
 from lookact.training.run import Run
 from lookact.training.settings import PPO
-from lookact.training.sharding import make_whole, share_out_control
 from lookact.training.weights import Weights, read_weights, write_weights
 
 __all__ = ["collect", "evaluate", "main"]
@@ -159,7 +166,7 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     learn, ppo = cfg.learn, cfg.ppo
     envs = open_envs(cfg.env, learn)
     try:
-        share_out_control(policy, cfg.parallel, anchored=ppo.kl_coef > 0)
+        shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
         learner = open_learner(
             policy,
             lr=learn.lr,
@@ -196,7 +203,7 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
     finally:
         envs.close()
-    make_whole(policy)
+    unshard(policy)
 
 
 def ppo_update(
