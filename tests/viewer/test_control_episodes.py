@@ -11,7 +11,7 @@ from lookact.data.lerobot.read import Demonstration
 from lookact.data.lerobot.write import write_demonstrations
 from lookact.data.sequences import Recording
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, picture
-from lookact.viewer.folder import NotHere, find
+from lookact.viewer.folder import NotFound, find
 
 
 def demonstration(number, length):
@@ -48,7 +48,7 @@ def test_a_demonstration_step_by_step(folder):
     # the codec may be a few shades off
     assert abs(image - 80).max() <= 4
     for asked in (("1", 5, "head"), ("9", 0, "head"), ("x", 0, "head"), ("1", 0, "none")):
-        with pytest.raises(NotHere):
+        with pytest.raises(NotFound):
             picture(folder, "demos", *asked)
 
 
@@ -119,7 +119,7 @@ def test_a_recorded_episode_step_by_step(recorded):
     image = np.asarray(PIL.Image.open(io.BytesIO(picture(recorded, "run/episodes", "random-0001.1", 1, "head"))))
     assert (image == 255 - 111).all()
     for asked in (("random-0001.1", 2), ("random-0001.9", 0), ("random-0009.0", 0), ("random-0001.x", 0), ("..", 0)):
-        with pytest.raises(NotHere):
+        with pytest.raises(NotFound):
             picture(recorded, "run/episodes", *asked, "head")
 
 

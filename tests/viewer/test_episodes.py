@@ -6,7 +6,7 @@ import PIL.Image
 import pytest
 
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
-from lookact.viewer.folder import NotHere, find
+from lookact.viewer.folder import NotFound, find
 
 
 def test_the_list_tells_how_each_episode_ended(tmp_path, write_episodes):
@@ -50,7 +50,7 @@ def test_pictures_of_turns_and_of_the_end(tmp_path, write_episodes, turn, light)
 @pytest.mark.parametrize("asked", [("none", 0, "head"), ("one", 4, "head"), ("one", -1, "head"), ("one", 0, "wrist")])
 def test_a_picture_that_is_not_there(tmp_path, write_episodes, asked):
     write_episodes(tmp_path)
-    with pytest.raises(NotHere):
+    with pytest.raises(NotFound):
         picture(tmp_path, ".", *asked)
 
 
@@ -69,7 +69,7 @@ def test_an_episode_without_a_map_has_none(tmp_path, write_episodes):
     write_episodes(tmp_path)
     assert episode_detail(tmp_path, ".", "one")["map"] is None
     for id in ("one", "none"):
-        with pytest.raises(NotHere):
+        with pytest.raises(NotFound):
             map_picture(tmp_path, ".", id)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lookact.errors import DataError
 from lookact.viewer import export as exporting
-from lookact.viewer.export import export, thin
+from lookact.viewer.export import downsampled_metrics, export
 
 
 class Reader(html.parser.HTMLParser):
@@ -91,7 +91,7 @@ def test_a_full_file_is_not_filled_any_further(tmp_path, write_episodes, monkeyp
 
     monkeypatch.setattr(exporting, "episode_detail", counted)
     _, data = read(export(tmp_path, most_bytes=1)[0])
-    assert len(tried) == exporting.MISSES
+    assert len(tried) == exporting.MAX_MISSES
     assert data["left_out"] == ["18 episodes"]
     assert [store["episodes"] for store in data["runs"]["stores"]] == [0] * 9
 
@@ -107,7 +107,7 @@ def test_long_files_are_thinned_and_keep_their_last_line(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "LINES", 4)
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": step}) + "\n" for step in range(10)))
-    assert thin(path) == ({"step": [0, 3, 6, 9]}, 6)
+    assert downsampled_metrics(path) == ({"step": [0, 3, 6, 9]}, 6)
 
 
 @pytest.mark.parametrize("name", ["nothing", "notes"])

@@ -5,7 +5,7 @@ import pytest
 from lookact.config import safe_yaml as reading
 from lookact.errors import DataError
 from lookact.viewer.folder import (
-    NotHere,
+    NotFound,
     contains,
     find,
     inside,
@@ -74,7 +74,7 @@ def test_nothing_outside_is_opened(tmp_path, place):
     (tmp_path / "out/inner").touch()
     (tmp_path / "root/a").mkdir(parents=True)
     (tmp_path / "root/link").symlink_to(tmp_path / "out")
-    with pytest.raises(NotHere):
+    with pytest.raises(NotFound):
         inside(tmp_path / "root", place)
 
 

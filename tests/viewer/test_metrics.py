@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lookact.viewer import metrics
-from lookact.viewer.metrics import as_columns, metric_files, read_metrics, summary, thinned
+from lookact.viewer.metrics import as_columns, downsample, metric_files, read_metrics, summary
 
 
 def test_columns_have_holes_where_a_line_lacks_a_number():
@@ -91,6 +91,6 @@ def test_a_run_without_a_file_of_numbers(tmp_path):
 
 
 def test_small_curves_are_means_of_neighbours():
-    assert thinned([1.0, 2.0]) == [1.0, 2.0]
-    assert thinned([]) == []
-    assert thinned([float(number) for number in range(96)]) == [0.5 + 2 * number for number in range(48)]
+    assert downsample([1.0, 2.0]) == [1.0, 2.0]
+    assert downsample([]) == []
+    assert downsample([float(number) for number in range(96)]) == [0.5 + 2 * number for number in range(48)]

@@ -73,8 +73,10 @@ def write_page(root: Path, out: Path, megabytes: int, tokenizer: Path | None) ->
     page, left_out = export(root, most_bytes=megabytes * MIB, tokenizer=tokenizer)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page, encoding="utf-8")
-    told = f"; left out to stay below {megabytes} MB: {', '.join(left_out)} (--max-mb takes more)" if left_out else ""
-    say(f"wrote {out}, {out.stat().st_size / MIB:.1f} MB{told}")
+    dropped = (
+        f"; left out to stay below {megabytes} MB: {', '.join(left_out)} (--max-mb takes more)" if left_out else ""
+    )
+    say(f"wrote {out}, {out.stat().st_size / MIB:.1f} MB{dropped}")
 
 
 def take_port(port: int | None) -> socket.socket:

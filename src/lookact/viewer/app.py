@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from lookact import __version__
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
-from lookact.viewer.folder import NotHere, find, inside, loose_stores
+from lookact.viewer.folder import NotFound, find, inside, loose_stores
 from lookact.viewer.metrics import metric_files, read_metrics
 from lookact.viewer.page import STATIC_TYPES, static_files
 from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, run_log
@@ -37,8 +37,8 @@ def create_app(root: Path, *, tokenizer: Path | None = None) -> FastAPI:
         response.headers.update(HEADERS)
         return response
 
-    @app.exception_handler(NotHere)
-    async def refuse(request: Request, error: NotHere) -> Response:
+    @app.exception_handler(NotFound)
+    async def refuse(request: Request, error: NotFound) -> Response:
         return json_response({"error": "not in the viewed folder"}, 404)
 
     app.include_router(run_routes(root))
@@ -61,7 +61,7 @@ def run_routes(root: Path) -> APIRouter:
     def run(place: str) -> Response:
         found = find(root)
         if place not in found.runs:
-            raise NotHere(place)
+            raise NotFound(place)
         return json_response(run_detail(root, place, found))
 
     @routes.get("/log")
@@ -72,7 +72,7 @@ def run_routes(root: Path) -> APIRouter:
     def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> Response:
         folder = inside(root, place)
         if file not in metric_files(folder):
-            raise NotHere(file)
+            raise NotFound(file)
         return json_response(read_metrics(inside(folder, file), offset=offset, version=version))
 
     @routes.get("/media")
@@ -124,7 +124,7 @@ def page_routes() -> APIRouter:
 def page(name: str) -> Response:
     """One of the page's own files."""
     if name not in static_files():
-        raise NotHere(name)
+        raise NotFound(name)
     return Response(static_files()[name], media_type=STATIC_TYPES[Path(name).suffix])
 
 

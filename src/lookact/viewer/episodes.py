@@ -12,7 +12,7 @@ from lookact.data.jsonl import MANIFEST, read_objects
 from lookact.errors import DataError
 from lookact.text.file_names import file_name
 from lookact.viewer.control_episodes import Row, control_detail, control_episodes
-from lookact.viewer.folder import MAX_BYTES, NotHere, check_file, inside, to_json
+from lookact.viewer.folder import MAX_BYTES, NotFound, check_file, inside, to_json
 
 if TYPE_CHECKING:
     from lookact.types import Episode, Image, Observation, Turn
@@ -34,13 +34,13 @@ def list_episodes(root: Path, store: str) -> list[Row]:
 
 
 def episode_detail(root: Path, store: str, id: str, *, tokenizer: Path | None = None) -> Row:
-    """An episode turn by turn, with the reply in tokens; what cannot be loaded is told under `problem`."""
+    """An episode turn by turn, with the reply in tokens; why one cannot be loaded stands under `problem`."""
     folder = inside(root, store)
     control = control_episodes(folder)
     if control:
         listed = next((row for row in control.rows() if row["id"] == id), None)
         if listed is None:
-            raise NotHere(f"{store} {id}")
+            raise NotFound(f"{store} {id}")
     else:
         listed = _listed(find_row(root, store, id))
     try:
@@ -58,7 +58,7 @@ def picture(root: Path, store: str, id: str, turn: int, camera: str) -> bytes:
     except (DataError, IndexError, KeyError, ValueError):
         image = None
     if image is None:
-        raise NotHere(f"{store} {id} {turn} {camera}")
+        raise NotFound(f"{store} {id} {turn} {camera}")
     return _png(image)
 
 
@@ -69,7 +69,7 @@ def map_picture(root: Path, store: str, id: str) -> bytes:
     except DataError:
         room = None
     if room is None:
-        raise NotHere(f"{store} {id} map")
+        raise NotFound(f"{store} {id} map")
     return _png(room.picture)
 
 
@@ -79,7 +79,7 @@ def load(root: Path, store: str, row: Row) -> Episode:
     name = f"{file_name(row['episode_id'])}_tensors.pt"
     try:
         status = check_file(inside(folder, name), MAX_BYTES)
-    except (NotHere, OSError):
+    except (NotFound, OSError):
         raise DataError(f"{name} is missing: the manifest lists it, so the folder was copied in part") from None
     return _load(folder, row["episode_id"], status.st_mtime_ns)
 
@@ -89,7 +89,7 @@ def find_row(root: Path, store: str, id: str) -> Row:
     for row in manifest_rows(inside(root, store)):
         if row["episode_id"] == id:
             return row
-    raise NotHere(f"{store} {id}")
+    raise NotFound(f"{store} {id}")
 
 
 def manifest_rows(folder: Path) -> list[Row]:
@@ -165,8 +165,8 @@ def _detail(root: Path, store: str, listed: Row, tokenizer: Path | None) -> Row:
         running += turn.reward
         turns.append(_turn(meta, turn, running, found))
     last = episode.last and _seen(episode.last)
-    told: Row = to_json({**listed, "turns": turns, "last": last, "map": _mapped(episode), "problem": None})
-    return told
+    record: Row = to_json({**listed, "turns": turns, "last": last, "map": _mapped(episode), "problem": None})
+    return record
 
 
 def _mapped(episode: Episode) -> Row | None:
@@ -187,8 +187,8 @@ def _listed(row: Row) -> Row:
     known = {name: row.get(name) for name in LISTED}
     rewards = [turn.get("reward") or 0.0 for turn in turns]
     summed = {"length": len(turns), "return": sum(rewards), "ended": _end(row), "acts": _acts(turns)}
-    told: Row = to_json({"id": row["episode_id"], **summed, **known})
-    return told
+    record: Row = to_json({"id": row["episode_id"], **summed, **known})
+    return record
 
 
 def _acts(turns: list[Row]) -> str:
@@ -219,10 +219,10 @@ def _turn(meta: Row, turn: Turn, running: float, tokenizer: Path | None) -> Row:
     ids = [] if decision.token_ids is None else decision.token_ids.tolist()
     reply = decision.action if isinstance(decision.action, str) else None
     pieces, exact = ([], False) if reply is None else pieces_of(reply, ids, decision.mask.tolist(), tokenizer)
-    told = {name: meta.get(name) for name in ("action", "value", "fresh", "masking_method", "info")}
+    action = {name: meta.get(name) for name in ("action", "value", "fresh", "masking_method", "info")}
     return {
         **_seen(turn.observation),
-        **told,
+        **action,
         "reply": reply,
         "pieces": pieces,
         "exact": exact,

@@ -24,13 +24,13 @@ from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, 
 LINES = 4000
 """Lines of one file of numbers; of more, every second or third is kept."""
 DIGITS = 6
-MISSES = 3
+MAX_MISSES = 3
 """Episodes that did not fit, after which no more are tried: the file is full."""
 NO_EPISODES = {"text": "No episodes were kept of this run.", "command": ""}
 
 
 @dataclass
-class Parcel:
+class Archive:
     """What goes into the file, how many bytes are left, and what no longer fitted."""
 
     left: int
@@ -54,55 +54,55 @@ def export(root: Path, *, most_bytes: int, tokenizer: Path | None = None) -> tup
         raise DataError(
             f"{root.name} holds no run and no episodes: name a folder that lookact train, eval or collect wrote"
         )
-    parcel = Parcel(most_bytes)
+    archive = Archive(most_bytes)
     rows = list_runs(root, found)
     runs: dict[str, Any] = {"folder": root.name, "runs": rows}
-    _add_runs(parcel, root, [row["place"] for row in rows if row["status"] != "unreadable"], found)
-    _add_episodes(parcel, root, found, tokenizer)
-    _add_media(parcel, root)
-    left_out = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in parcel.dropped.items()]
-    held = parcel.data.get("episodes", {})
+    _add_runs(archive, root, [row["place"] for row in rows if row["status"] != "unreadable"], found)
+    _add_episodes(archive, root, found, tokenizer)
+    _add_media(archive, root)
+    left_out = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in archive.dropped.items()]
+    held = archive.data.get("episodes", {})
     runs["stores"] = [{"place": store, "episodes": len(held[store])} for store in loose_stores(found)]
-    for detail in parcel.data.get("run", {}).values():
+    for detail in archive.data.get("run", {}).values():
         detail["stores"] = [{**store, "episodes": len(held[store["place"]])} for store in detail["stores"]]
-    data = {**parcel.data, "runs": runs, "left_out": left_out, "made": time.time()}
+    data = {**archive.data, "runs": runs, "left_out": left_out, "made": time.time()}
     return one_page(json.dumps(data, separators=(",", ":"))), left_out
 
 
-def _add_runs(parcel: Parcel, root: Path, places: Sequence[str], found: Found) -> None:
+def _add_runs(archive: Archive, root: Path, places: Sequence[str], found: Found) -> None:
     for place in places:
         detail = {**run_detail(root, place, found), "advice": NO_EPISODES}
-        parcel.add("run", place, detail, needed=True)
+        archive.add("run", place, detail, needed=True)
         for file in detail["files"]:
-            columns, dropped = thin(inside(root, f"{place}/{file}"))
-            parcel.dropped.update({"line": dropped} if dropped else {})
+            columns, dropped = downsampled_metrics(inside(root, f"{place}/{file}"))
+            archive.dropped.update({"line": dropped} if dropped else {})
             answer = {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": columns}
-            parcel.add("metrics", f"{place}|{file}", answer, needed=True)
-        parcel.add("log", place, run_log(root, place))
+            archive.add("metrics", f"{place}|{file}", answer, needed=True)
+        archive.add("log", place, run_log(root, place))
 
 
-def _add_episodes(parcel: Parcel, root: Path, found: Found, tokenizer: Path | None) -> None:
+def _add_episodes(archive: Archive, root: Path, found: Found, tokenizer: Path | None) -> None:
     """Episodes of all folders in turn, each with its pictures or not at all, until the file is full."""
     listed = {store: list_episodes(root, store) for store in found.stores}
     taken: dict[str, list[Any]] = {store: [] for store in listed}
-    parcel.data["episodes"] = taken
+    archive.data["episodes"] = taken
     together = zip_longest(*([(store, row) for row in rows] for store, rows in listed.items()))
     waiting = [item for items in together for item in items if item is not None]
     misses = 0
     with progress(len(waiting), "putting episodes in") as bar:
         for store, row in waiting:
-            if misses == MISSES:
+            if misses == MAX_MISSES:
                 break
-            if _add_episode(parcel, root, store, row, tokenizer):
+            if _add_episode(archive, root, store, row, tokenizer):
                 taken[store].append(row)
             else:
                 misses += 1
             bar.advance()
     if left := len(waiting) - sum(map(len, taken.values())):
-        parcel.dropped["episode"] = left
+        archive.dropped["episode"] = left
 
 
-def _add_episode(parcel: Parcel, root: Path, store: str, row: Mapping[str, Any], tokenizer: Path | None) -> bool:
+def _add_episode(archive: Archive, root: Path, store: str, row: Mapping[str, Any], tokenizer: Path | None) -> bool:
     id, detail = row["id"], episode_detail(root, store, row["id"], tokenizer=tokenizer)
     seen = [*detail["turns"], *([detail["last"]] if detail["last"] else [])]
     pictures = {
@@ -114,29 +114,29 @@ def _add_episode(parcel: Parcel, root: Path, store: str, row: Mapping[str, Any],
     }
     if detail["map"]:
         pictures[f"{store}|{id}|map"] = data_uri(map_picture(root, store, id), "image/png")
-    if sum(map(len, pictures.values())) + len(json.dumps([detail, row])) > parcel.left:
+    if sum(map(len, pictures.values())) + len(json.dumps([detail, row])) > archive.left:
         return False
-    parcel.left -= len(json.dumps(row))
-    parcel.add("episode", f"{store}|{id}", detail)
+    archive.left -= len(json.dumps(row))
+    archive.add("episode", f"{store}|{id}", detail)
     for key, value in pictures.items():
-        parcel.add("picture", key, value, needed=True)
+        archive.add("picture", key, value, needed=True)
     return True
 
 
-def _add_media(parcel: Parcel, root: Path) -> None:
+def _add_media(archive: Archive, root: Path) -> None:
     """Texts, pictures and videos, the small ones first, so that as many as possible find room."""
-    media = [row for detail in parcel.data.get("run", {}).values() for row in detail["media"]]
+    media = [row for detail in archive.data.get("run", {}).values() for row in detail["media"]]
     for row in sorted(media, key=lambda row: row["bytes"]):
         path, kind = media_file(root, row["place"]), MEDIA_TYPES[Path(row["place"]).suffix.lower()]
-        fits = row["bytes"] * 4 // 3 < parcel.left
-        if not (fits and parcel.add("media", row["place"], data_uri(path.read_bytes(), kind))):
-            parcel.dropped[row["kind"]] += 1
-    held = parcel.data.get("media", {})
-    for detail in parcel.data.get("run", {}).values():
+        fits = row["bytes"] * 4 // 3 < archive.left
+        if not (fits and archive.add("media", row["place"], data_uri(path.read_bytes(), kind))):
+            archive.dropped[row["kind"]] += 1
+    held = archive.data.get("media", {})
+    for detail in archive.data.get("run", {}).values():
         detail["media"] = [row for row in detail["media"] if row["place"] in held]
 
 
-def thin(path: Path) -> tuple[dict[str, list[float | None]], int]:
+def downsampled_metrics(path: Path) -> tuple[dict[str, list[float | None]], int]:
     """A file of numbers as columns with few digits, and how many of its lines were passed over."""
     columns, _ = as_columns(read_objects(path, most=MAX_METRICS)[0])
     count = len(columns["step"])

@@ -35,7 +35,7 @@ EXACT = 1 << 53
 """Larger whole numbers would be rounded by a browser: they go as text."""
 
 
-class NotHere(Exception):
+class NotFound(Exception):
     """What was asked for is not in the viewed folder, or leads out of it."""
 
 
@@ -55,19 +55,19 @@ def open_folder(folder: Path) -> Path:
 
 
 def inside(root: Path, place: str) -> Path:
-    """The path of something that exists below `root`; `..`, absolute paths and links raise NotHere."""
+    """The path of something that exists below `root`; `..`, absolute paths and links raise NotFound."""
     parts = PurePosixPath(place).parts
     if "\0" in place or ".." in parts or place.startswith("/"):
-        raise NotHere(place)
+        raise NotFound(place)
     path = root
     try:
         for part in parts:
             path = path / part
             if stat.S_ISLNK(path.lstat().st_mode):
-                raise NotHere(place)
+                raise NotFound(place)
     except (OSError, UnicodeError):
         # missing, or a name that no file can have
-        raise NotHere(place) from None
+        raise NotFound(place) from None
     return path
 
 

@@ -17,13 +17,13 @@ CHUNK = 4 << 20
 """Bytes of a file read for one answer."""
 STARTS = ("sft", "bc", "warm_start")
 """Folders of a supervised start, the last in runs of earlier versions."""
-SPARKS = 48
+SPARKLINE_POINTS = 48
 """Points of the small curve beside a run's name."""
 HEADLINES = (
     *("eval/success_rate", "eval/score", "eval/token_accuracy", "eval/episode_return", "eval/return"),
     *("rollout/success_rate", "rollout/score", "rollout/episode_return", "rollout/return", "world/token_accuracy"),
 )
-"""What a run is told by, the first that it has."""
+"""The headline metric of a run: the first of these that it logs."""
 Columns = dict[str, list[float | None]]
 
 
@@ -93,13 +93,13 @@ def _headline(columns: Columns) -> dict[str, Any] | None:
     for key in ranked:
         values = [value for value in columns.get(key, ()) if value is not None]
         if values:
-            return {"key": key, "value": values[-1], "spark": thinned(values)}
+            return {"key": key, "value": values[-1], "spark": downsample(values)}
     return None
 
 
-def thinned(values: list[float]) -> list[float]:
-    """At most `SPARKS` means of neighbours, in order."""
-    size = math.ceil(len(values) / SPARKS)
+def downsample(values: list[float]) -> list[float]:
+    """At most `SPARKLINE_POINTS` means of neighbours, in order."""
+    size = math.ceil(len(values) / SPARKLINE_POINTS)
     parts = [values[start : start + size] for start in range(0, len(values), size or 1)]
     return [sum(part) / len(part) for part in parts]
 

@@ -14,7 +14,7 @@ from lookact.training.run_files import CONFIG, LOCK, LOG, METRICS, ORIGIN, RESUL
 from lookact.viewer.episodes import list_stores
 from lookact.viewer.folder import (
     Found,
-    NotHere,
+    NotFound,
     check_file,
     inside,
     is_file,
@@ -189,7 +189,7 @@ def is_media(folder: Path, path: Path) -> bool:
 
 
 def media_file(root: Path, place: str) -> Path:
-    """A picture, video or text of some run's media folders. Raises NotHere for any other file."""
+    """A picture, video or text of some run's media folders. Raises NotFound for any other file."""
     path = inside(root, place)
     for folder in path.parents:
         if not folder.is_relative_to(root):
@@ -199,7 +199,7 @@ def media_file(root: Path, place: str) -> Path:
             names = {name for name in (METRICS, CONFIG, LOG) if is_file(folder / name)}
             if is_run(names) and is_media(folder, path):
                 return path
-    raise NotHere(place)
+    raise NotFound(place)
 
 
 def folder_order(folder: str) -> tuple[int, str]:

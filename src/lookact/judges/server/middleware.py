@@ -29,7 +29,7 @@ Send = Callable[[Event], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = ("/health",)
-PATIENCE = 4
+DRAIN_FACTOR = 4
 """A body up to this many times too large is read to its end and thrown away, so that its sender hears the answer."""
 KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -135,7 +135,7 @@ class RequestMiddleware:
         too_large = Refused(413, f"the body has more than {limit} bytes: send fewer or smaller images")
         declared = headers.get(b"content-length", b"0")
         announced = int(declared) if declared.isdigit() else 0
-        if announced > limit * PATIENCE or (announced > limit and b"expect" in headers):
+        if announced > limit * DRAIN_FACTOR or (announced > limit and b"expect" in headers):
             raise too_large
         size, more = 0, True
         while more:
@@ -144,7 +144,7 @@ class RequestMiddleware:
                 raise ClientLeft
             chunk, more = event.get("body", b""), event.get("more_body", False)
             size += len(chunk)
-            if size > limit * PATIENCE:
+            if size > limit * DRAIN_FACTOR:
                 raise too_large
             if max(size, announced) <= limit:
                 self.budget.hold(len(chunk))
