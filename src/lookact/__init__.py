@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lookact.protocols import Judge as Judge
     from lookact.protocols import Tracker as Tracker
     from lookact.rollout.collect import collect as collect
-    from lookact.rollout.episode_specs import make_specs as make_specs
+    from lookact.rollout.collect import make_specs as make_specs
     from lookact.rollout.samplers.hf import HFSampler as HFSampler
     from lookact.rollout.samplers.settings import Sampling as Sampling
     from lookact.rollout.samplers.vllm import VllmSampler as VllmSampler
@@ -95,8 +95,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "models.vlm.tiny": "make_tiny",
         "models.vlm.policy": "ChatVLM",
         "models.vla.policy": "VLA",
-        "rollout.collect": "collect",
-        "rollout.episode_specs": "make_specs",
+        "rollout.collect": "collect make_specs",
         "rollout.samplers.settings": "Sampling",
         "rollout.samplers.hf": "HFSampler",
         "rollout.samplers.vllm": "VllmSampler",

@@ -3,7 +3,7 @@ import pytest
 
 from lookact.algorithms.evaluation import Evaluator, fill_store, run_split
 from lookact.data.episode_store import EpisodeStore
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.types import Observation
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from lookact.algorithms.evaluation import run_split
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.tasks.navigation import NavigationTask
 from lookact.types import Decision, Episode, Observation, Turn
 

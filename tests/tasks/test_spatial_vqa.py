@@ -8,7 +8,7 @@ from lookact.envs.rooms.generate import RoomStyle, generate_room
 from lookact.envs.rooms.vsi import Question, save_questions
 from lookact.errors import DataError
 from lookact.recipes.ppo.config import EASY_ROOMS
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.tasks.settings import SpatialVQAConfig
 from lookact.tasks.spatial_vqa import SpatialVQATask, benchmark_rows, rounded, scene_questions
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from lookact.algorithms.vlm import open_chat
 from lookact.algorithms.vlm_settings import Model, RaySettings
 from lookact.errors import ConfigError, TrainingStopped
-from lookact.models.vlm.loading import load_readers, merged_state, write_snapshot
+from lookact.models.vlm.loading import load_processor, merged_state, write_snapshot
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor, Env, Task
 from lookact.rollout.collect import collect
@@ -209,7 +209,7 @@ def open_sampler(
     if world_size() > 1:
         raise ConfigError(f"engine {kind} serves one process, this run has {world_size()}: set --engine hf")
     start = write_snapshot(policy, merged_state(policy), folder / "start")
-    assert_same_tokenizer(load_readers(start), policy)
+    assert_same_tokenizer(load_processor(start), policy)
     arguments = engine_arguments(policy, sampling, vllm)
     engine = VllmEngine(start, arguments) if kind == "vllm" else VllmServer(start, arguments, vllm)
     closing.callback(engine.close)

@@ -5,7 +5,7 @@ from lookact.lazy import lazy_exports
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "episode_specs": "make_specs",
+        "collect": "make_specs",
         "vector_rollout": "collect_rollout Rollout ControlActor",
         "weight_sync": "WeightSync",
         "samplers.hf": "HFSampler",

@@ -1,4 +1,4 @@
-"""Episode collection: the one loop where environments meet actors."""
+"""Episode specs, and the one loop that runs them: environments meet actors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from dataclasses import dataclass, field
 
 from lookact.errors import EnvError
 from lookact.protocols import Actor, Env
+from lookact.seeding import derive
 from lookact.types import Decision, Episode, EpisodeSpec, Observation, Turn
 
 log = logging.getLogger(__name__)
+
+
+def make_specs(seed: int, split: str, *, groups: int, size: int = 1, step: int = 0) -> list[EpisodeSpec]:
+    """`groups` starts with `size` episodes each; splits of other names share no room."""
+    specs = []
+    for group in range(groups):
+        path = (split, step, group)
+        options = {"scene_seed": derive(seed, "scene", *path), "start_seed": derive(seed, "start", *path)}
+        for copy in range(size):
+            name = f"{split}-{step:05d}-{group:04d}-{copy:02d}"
+            specs.append(EpisodeSpec(id=name, group=group, seed=derive(seed, "episode", *path, copy), options=options))
+    return specs
 
 
 @dataclass

@@ -19,7 +19,7 @@ from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.scene import label_text
 from lookact.envs.wrappers.chat_env import ChatEnv
 from lookact.errors import ParseError
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.tasks.settings import NavigationConfig
 from lookact.text.actions import parse_action

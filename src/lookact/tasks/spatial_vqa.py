@@ -21,7 +21,7 @@ from lookact.envs.rooms.simulator import recorded_simulator
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
 from lookact.envs.rooms.vsi import Question, format_prompt, load_questions
 from lookact.errors import ConfigError, DataError
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
 from lookact.tasks.navigation import floor_map_adder

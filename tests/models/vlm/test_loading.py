@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from lookact.errors import ConfigError, DataError, TokenMismatch
 from lookact.models.vlm import loading
-from lookact.models.vlm.loading import LoraSpec, load_chat, load_readers, merged_state, save_chat, write_snapshot
+from lookact.models.vlm.loading import LoraSpec, load_chat, load_processor, merged_state, save_chat, write_snapshot
 from lookact.models.vlm.policy import ChatVLM
 from lookact.text.tokenizers import assert_same_tokenizer
 
@@ -191,7 +191,7 @@ def test_adapters_are_merged_as_peft_merges_them(tiny_folder, tmp_path):
 def test_a_snapshot_loads_as_the_model_it_was_made_from(chat, tmp_path):
     again = load_chat(write_snapshot(chat, merged_state(chat), tmp_path / "snapshot"))
     assert all(torch.equal(a, b) for a, b in zip(chat.parameters(), again.parameters()))
-    assert assert_same_tokenizer(load_readers(tmp_path / "snapshot"), chat) == []
+    assert assert_same_tokenizer(load_processor(tmp_path / "snapshot"), chat) == []
 
 
 def swap(content):
@@ -225,7 +225,7 @@ def test_an_engine_with_another_vocabulary_or_pixel_budget_is_refused_with_a_rep
     change(content)
     (folder / file).write_text(json.dumps(content))
     with pytest.raises(TokenMismatch, match=report):
-        assert_same_tokenizer(load_readers(folder), chat)
+        assert_same_tokenizer(load_processor(folder), chat)
 
 
 def test_an_engine_with_another_template_is_refused_with_a_report(chat, tmp_path):
@@ -233,7 +233,7 @@ def test_an_engine_with_another_template_is_refused_with_a_report(chat, tmp_path
     path = folder / "chat_template.jinja"
     path.write_text(path.read_text().replace("assistant", "agent"))
     with pytest.raises(TokenMismatch, match="chat template: from character"):
-        assert_same_tokenizer(load_readers(folder), chat)
+        assert_same_tokenizer(load_processor(folder), chat)
 
 
 def test_code_in_a_checkpoint_is_not_run_even_if_the_terminal_says_yes(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ class LoraSpec:
 
 
 @dataclass(frozen=True)
-class Readers:
+class Processor:
     """A tokenizer with its chat template, and the image processor beside it."""
 
     tokenizer: Any
@@ -93,16 +93,16 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
         # on a copy: merging takes the adapters out of the model that is trained on
         model = copy.deepcopy(chat.model).merge_and_unload()
     model.save_pretrained(folder)
-    save_readers(chat, folder)
+    save_processor(chat, folder)
     if chat.value_head is not None:
         save_file(chat.value_head.state_dict(), folder / VALUE_FILE)
     return folder
 
 
-def save_readers(chat: ChatVLM, folder: Path) -> None:
+def save_processor(chat: ChatVLM, folder: Path) -> None:
     """Saves the tokenizer and the image processor beside the weights."""
     chat.tokenizer.save_pretrained(folder)
-    save_processor(chat.image_processor, folder)
+    save_image_processor(chat.image_processor, folder)
 
 
 def resolve(source: Path | str) -> tuple[str, Path | None]:
@@ -201,7 +201,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def save_processor(processor: Any, folder: Path) -> None:
+def save_image_processor(processor: Any, folder: Path) -> None:
     """Write the image processor's settings, and beside them the video processor's that other engines insist on."""
     settings = json.loads(processor.to_json_string())
     settings |= {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
@@ -243,7 +243,7 @@ def write_snapshot(chat: ChatVLM, state: Mapping[str, Tensor], folder: Path) -> 
     """A whole checkpoint of `state` in the Hugging Face layout, with `chat`'s configuration, tokenizer and pixels."""
     folder.mkdir(parents=True, exist_ok=True)
     chat.config.save_pretrained(folder)
-    save_readers(chat, folder)
+    save_processor(chat, folder)
     write_tensors(state, folder)
     return folder
 
@@ -254,8 +254,8 @@ def write_tensors(state: Mapping[str, Tensor], folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def load_readers(folder: Path) -> Readers:
+def load_processor(folder: Path) -> Processor:
     """Tokenizer and image processor of a checkpoint folder."""
-    return Readers(
+    return Processor(
         AutoTokenizer.from_pretrained(folder, trust_remote_code=False), load_image_processor(str(folder), None, None)
     )

@@ -20,7 +20,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3VLConfi
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from lookact.errors import ConfigError
-from lookact.models.vlm.loading import save_processor
+from lookact.models.vlm.loading import save_image_processor
 from lookact.seeding import torch_rng
 from lookact.text.chat import CHAT_TEMPLATE, SPECIAL_TOKENS
 
@@ -61,7 +61,7 @@ def make_tiny(folder: Path | str, *, corpus: Iterable[str], spec: TinySpec = TIN
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = train_tokenizer(corpus, spec)
     tokenizer.save_pretrained(folder)
-    save_processor(image_processor(spec), folder)
+    save_image_processor(image_processor(spec), folder)
     model = build_model(tokenizer, spec, seed)
     model.save_pretrained(folder)
     return folder

@@ -9,7 +9,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from lookact.algorithms.vlm import Reference, open_reference
-from lookact.models.vlm.loading import save_readers
+from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.ppo.config import Config
@@ -32,7 +32,7 @@ class Learner:
 
     def weights(self) -> dict[str, Any]:
         own = {} if self.critic is self.policy else {"critic": self.critic.model}
-        readers = partial(save_readers, self.policy)
+        readers = partial(save_processor, self.policy)
         return {"model": self.policy.model, "readers": readers, **own, "value_head": self.critic.value_head}
 
     def state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from lookact.algorithms.vlm import Reference, open_reference
-from lookact.models.vlm.loading import save_readers
+from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
@@ -31,7 +31,7 @@ class Learner:
     kl_coef: AdaptiveKL
 
     def weights(self) -> dict[str, Any]:
-        return {"model": self.policy.model, "readers": partial(save_readers, self.policy)}
+        return {"model": self.policy.model, "readers": partial(save_processor, self.policy)}
 
     def state(self) -> dict[str, Any]:
         return {"optimizer": self.optimizer, "guard": self.guard, "kl": self.kl_coef, "reference": self.reference}
