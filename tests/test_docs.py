@@ -159,10 +159,10 @@ def test_every_metric_that_the_code_names_is_explained():
 
 @pytest.mark.slow
 def test_every_metric_of_a_run_is_explained(tmp_path, capsys):
-    words = "train nav-rloo --preset debug --kl.reference frozen --kl.target 0.1 --learn.updates 1"
+    words = "train nav-rloo --preset debug --kl.reference frozen --kl.target 0.1 --learn.iterations 1"
     assert main([*words.split(), "--evaluation.final_episodes", "0", "--out", str(tmp_path), "--name", "n"]) == 0
     run = tmp_path / "nav-rloo/n"
-    logs = [run / "metrics.jsonl", *(run / "warm_start").glob("*.jsonl")]
+    logs = [run / "metrics.jsonl", *(run / "sft").glob("*.jsonl")]
     assert len(logs) == 3
     keys = {key for log in logs for line in log.read_text().splitlines() for key in json.loads(line)} - {"step"}
     text = RECIPE_PAGES["nav-rloo"].read_text(encoding="utf-8")
