@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookact.envs.rooms.pretraining_images import PATCH, LabelledImage
 from lookact.envs.wrappers.gym_chat import CAMERA, KEY, GymChat, GymEnv
 from lookact.errors import EnvError
-from lookact.rollout.episode_specs import make_specs
+from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
 from lookact.training.evaluation import episode_numbers, flat_metrics, gather_numbers, make_report
