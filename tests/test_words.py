@@ -21,8 +21,6 @@ FILES = [
     for path in (*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md")
     if path != ROOT / "src/lookact/config/aliases.py"
 ]
-LEFT = ("vla", "supervised_phase", "keypoint_pretraining", "behaviour_cloning", "tabletop/pretraining_images")
-"""Where renaming is under way: a word found there is no failure yet."""
 TWO_MEANINGS = {
     "rows": "num_envs or batch_size",
     "entropy": "entropy_coef or target_entropy",
@@ -48,7 +46,6 @@ TWO_MEANINGS = {
 
 OTHER_RANGE = {"task", "reference", "kind", "hidden"}
 """One meaning, other values by recipe: a task's name, a reference, the kind of a group, layer widths."""
-TYPES_LEFT = {"camera", "questions", "schedule", "reward"}
 
 
 def leaves(recipe: str):
@@ -68,16 +65,12 @@ def plain_type(kind) -> str:
 def test_no_coined_word_stands_for_a_term_of_art(path):
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     found = [f"{path.name}:{number}: {line.strip()}" for number, line in lines if COINED.search(SEEDED.sub("", line))]
-    if found and any(part in str(path.relative_to(ROOT)) for part in LEFT):
-        pytest.xfail("; ".join(found[:3]))
     assert not found
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_no_setting_has_a_name_of_two_meanings(recipe):
     found = {leaf.name for leaf in leaves(recipe) if set(leaf.name.split(".")) & set(TWO_MEANINGS)}
-    if found and recipe == "vla-ppo":
-        pytest.xfail(f"renaming is under way: {', '.join(sorted(found))}")
     assert not found
 
 
@@ -87,6 +80,4 @@ def test_a_settings_name_has_one_type_in_all_recipes():
         for leaf in leaves(recipe):
             kinds[leaf.name.rpartition(".")[2]][plain_type(leaf.kind)].append(f"{recipe}: {leaf.name}")
     several = {name: dict(found) for name, found in kinds.items() if len(found) > 1 and name not in OTHER_RANGE}
-    if several and set(several) <= TYPES_LEFT:
-        pytest.xfail(f"renaming is under way: {', '.join(several)}")
     assert not several

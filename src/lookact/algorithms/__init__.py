@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "group_advantages": "episode_advantages turn_advantages rewards_to_go",
+        "behaviour_cloning": "bc_loss",
         "vision_pretraining": "pretrain_vision",
         "reward_learning": "RewardLearner LearnedReward",
         "judge_training": "train_judge",

@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "ray.chunk": "ray.episodes_per_task",
     },
     "vqa-ppo": {
+        "evaluation.questions": "evaluation.question_file",
         "world.": "env.",
         "warm_start.look_rooms": "vision_pretraining.rooms",
         "warm_start.look_epochs": "vision_pretraining.epochs",
@@ -58,6 +59,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "vllm.restarts": "vllm.max_restarts",
     },
     "vla-ppo": {
+        "world.reward": "env.reward_mode",
         "ppo.entropy": "ppo.entropy_coef",
         "model.vision.glances": "model.vision.pool_queries",
         "model.vision.hold": "model.vision.finetune",
@@ -90,6 +92,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "pref-sac": {
         "world.": "env.",
+        "world.camera": "env.camera_name",
         "judge.asking.": "judge.client.",
         "judge.asking.patience": "judge.client.timeout_s",
         "judge.asking.lost": "judge.client.on_timeout",

@@ -70,7 +70,7 @@ def benchmark(vqa_config, tmp_path):
     save_questions(rows, tmp_path / "test-00000-of-00001.parquet")
     evaluation = replace(
         vqa_config.evaluation,
-        questions=str(tmp_path / "test-00000-of-00001.parquet"),
+        question_file=str(tmp_path / "test-00000-of-00001.parquet"),
         scenes=(str(tmp_path / "41048190"),),
     )
     return replace(vqa_config, evaluation=evaluation)

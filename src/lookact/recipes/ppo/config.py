@@ -112,7 +112,7 @@ class Evaluation:
     episodes: int = setting(96, help="questions of each evaluation while training", least=1)
     final_episodes: int = setting(384, help="questions before and after RL; 0 leaves them out", least=0)
     num_envs: int = setting(64, help="episodes run in parallel", least=1)
-    questions: str | None = setting(
+    question_file: str | None = setting(
         None, help="VSI-Bench rows, parquet or JSONL; none: generated questions", exists=True
     )
     scenes: tuple[str, ...] = setting((), help="ARKitScenes folders of those rows, named by scene", exists=True)

@@ -112,7 +112,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """A checkpoint, or the uniformly random policy, on questions never trained on; resumes what `folder` holds."""
     evaluation = cfg.evaluation
-    asked = {"protocol": evaluation.protocol, "questions": evaluation.questions, "scenes": list(evaluation.scenes)}
+    asked = {"protocol": evaluation.protocol, "questions": evaluation.question_file, "scenes": list(evaluation.scenes)}
     actor: Actor | None = None
     who: dict[str, Any] = {"dummy": True}
     if dummy and not is_spatial_vqa(cfg.env):
@@ -142,7 +142,7 @@ def answer_questions(
     cfg: Config, actor: Actor | None, who: Mapping[str, Any], questions: int, folder: Path
 ) -> dict[str, Any]:
     """Asks what `folder` has no answer to yet, and scores all answers; without an actor, replies are random."""
-    task = asked_task(cfg, cfg.evaluation.questions)
+    task = asked_task(cfg, cfg.evaluation.question_file)
     specs = task.specs(cfg.seed, "test", groups=questions)
     path = claim(folder, {**who, "env": to_mapping(cfg.env), "seed": cfg.seed})
     done = {row["episode_id"] for row in load_predictions(path)} if path.exists() else set()

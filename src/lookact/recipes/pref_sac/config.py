@@ -24,7 +24,7 @@ class EnvConfig:
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
     action_repeat: int = setting(1, help="simulator steps per decision", least=1)
     image_size: int = setting(64, help="pixels per side, a multiple of 32 for an embedded judge", least=16)
-    camera: str = setting("corner2", help="MetaWorld camera")
+    camera_name: str = setting("corner2", help="MetaWorld camera")
     crop: tuple[float, float, float, float] = setting(
         (0.0, 0.0, 1.0, 1.0), help="part of MetaWorld's image to keep: top, left, bottom, right", least=0, most=1
     )

@@ -44,7 +44,7 @@ SHOWN = 4
 def make_env(config: EnvConfig) -> ControlEnv:
     """The task's environment: a state, actions in [-1, 1], a fixed horizon and images."""
     sizes = {"horizon": config.horizon, "action_repeat": config.action_repeat, "image_size": config.image_size}
-    view: dict[str, Any] = {"camera": config.camera, "crop": config.crop} if is_metaworld(config.task) else {}
+    view: dict[str, Any] = {"camera": config.camera_name, "crop": config.crop} if is_metaworld(config.task) else {}
     return make_control_env(config.task, **sizes, **view)
 
 

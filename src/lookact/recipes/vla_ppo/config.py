@@ -69,7 +69,7 @@ class EnvConfig:
     cameras: tuple[Literal["head", "wrist"], ...] = setting(("head", "wrist"), help="cameras")
     image_size: int = setting(64, help="pixels a side of a frame, an even number", least=16)
     max_steps: int = setting(40, help="steps after which an episode is truncated", least=1)
-    reward: Literal["dense", "sparse"] = setting("dense", help="progress of the task in a step, or 1 on success")
+    reward_mode: Literal["dense", "sparse"] = setting("dense", help="progress of the task in a step, or 1 on success")
     distractors: int = setting(0, help="distractor objects, and as many distractor targets", least=0, most=3)
     appearance: bool = setting(True, help="randomise colours and shapes")
     background: bool = setting(False, help="randomise textures of table, floor and wall")
