@@ -5,12 +5,13 @@ import pytest
 
 from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
-from lookact.envs.rooms.vsi import Question, save_questions
+from lookact.envs.rooms.vsi import Question
 from lookact.errors import DataError
 from lookact.recipes.ppo.config import EASY_ROOMS
 from lookact.rollout.collect import make_specs
 from lookact.tasks.settings import SpatialVQAConfig
 from lookact.tasks.spatial_vqa import SpatialVQATask, benchmark_rows, rounded, scene_questions
+from question_files import save_questions
 
 PLANS = make_specs(0, "test", groups=6)
 

@@ -6,9 +6,9 @@ from lookact.data.episode_store import MANIFEST, EpisodeStore
 from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
 from lookact.envs.rooms.questions import ask
-from lookact.envs.rooms.vsi import save_questions
 from lookact.recipes.ppo.evaluate import claim, evaluate
 from lookact.tasks.spatial_vqa_frames import prediction_in, spread
+from question_files import save_questions
 
 
 def run_dummy(cfg, folder, questions):

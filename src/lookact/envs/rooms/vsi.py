@@ -7,11 +7,10 @@ three. Loading such rows to train on them is refused unless forced by name.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,19 +61,6 @@ def load_questions(path: str | Path, *, purpose: str = "train", train_on_test: b
         for number, row in enumerate(rows, start=1):
             _refuse_test_row(path, number, row)
     return [_question(path, number, row) for number, row in enumerate(rows, start=1)]
-
-
-def save_questions(questions: Iterable[Question], path: str | Path) -> None:
-    """Writes a parquet or JSONL file, by its ending."""
-    path = Path(path)
-    rows = [dataclasses.asdict(question) for question in questions]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    else:
-        raise DataError(f"{path}: must end in .parquet or .jsonl")
 
 
 def format_prompt(question: Question) -> str:
