@@ -55,7 +55,7 @@ def test_frozen_eyes_see_each_frame_once():
     table = tabulate(vla, DEMOS, encode=True)
     assert table.inputs.images["head"].shape == (5, 2, 34)
     plain = tabulate(vla, DEMOS, encode=False)
-    losses = [bc_loss(vla, each, noise=0.0, history_shuffle_prob=0.0, seed=0)([0, 3], 1)[0] for each in (table, plain)]
+    losses = [bc_loss(vla, each, noise=0.0, shuffle_prob=0.0, seed=0)([0, 3], 1)[0] for each in (table, plain)]
     torch.testing.assert_close(*losses)
 
 
@@ -65,7 +65,7 @@ def test_the_loss_is_the_squared_error_of_the_means():
         vla.head.weight.zero_()
         vla.head.bias.copy_(torch.tensor([2.0, 1.0]))
     table = tabulate(vla, DEMOS, encode=False)
-    loss, metrics = bc_loss(vla, table, noise=0.3, history_shuffle_prob=0.5, seed=0)([0, 2, 4], 1)
+    loss, metrics = bc_loss(vla, table, noise=0.3, shuffle_prob=0.5, seed=0)([0, 2, 4], 1)
     # away from 2 by 1, 1 and 3, and from 1 by 1 each
     assert float(loss.detach()) == pytest.approx((1 + 1 + 9 + 3) / 6)
     assert float(metrics["mse"]) == pytest.approx(14 / 6)
@@ -78,7 +78,7 @@ def test_what_is_shaken_or_swapped_follows_the_step():
     vla.entries["action"].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone()))
     rows = [0, 1, 2, 3, 4] * 20
     for swap, step in ((0.0, 1), (0.0, 1), (1.0, 1), (1.0, 2)):
-        bc_loss(vla, table, noise=0.0, history_shuffle_prob=swap, seed=0)(rows, step)
+        bc_loss(vla, table, noise=0.0, shuffle_prob=swap, seed=0)(rows, step)
     own, again, swapped, later = seen
     assert torch.equal(own, table.inputs.history[rows].clamp(-1, 1))
     assert torch.equal(own, again)
@@ -93,7 +93,7 @@ def test_an_empty_past_is_not_shaken():
     vla = policy(history=2)
     table = tabulate(vla, DEMOS, encode=False)
     vla.entries["action"].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone()))
-    bc_loss(vla, table, noise=0.5, history_shuffle_prob=0.0, seed=0)([0, 1, 3], 1)
+    bc_loss(vla, table, noise=0.5, shuffle_prob=0.0, seed=0)([0, 1, 3], 1)
     assert not seen[0][[0, 2]].any()
     assert not seen[0][1, 0].any()
     assert seen[0][1, 1].any()
@@ -105,7 +105,7 @@ def test_with_memory_whole_demonstrations_are_imitated():
         vla.head.weight.zero_()
         vla.head.bias.copy_(torch.tensor([2.0, 0.0]))
     table = tabulate(vla, DEMOS, encode=False)
-    loss, _ = bc_loss(vla, table, noise=0.0, history_shuffle_prob=0.0, seed=0)([1, 0], 1)
+    loss, _ = bc_loss(vla, table, noise=0.0, shuffle_prob=0.0, seed=0)([1, 0], 1)
     # padding after the shorter one counts for nothing: away from 2 by 1, 0, 1, 2, 3
     assert float(loss.detach()) == pytest.approx((1 + 0 + 1 + 4 + 9) / 10)
 
@@ -115,7 +115,7 @@ def test_with_memory_whole_demonstrations_are_imitated():
 def test_a_policy_learns_what_is_shown(changes):
     vla = policy(**changes)
     table = tabulate(vla, [demo("go left", [[-1, 0]] * 3, 10), demo("go right", [[1, 0]] * 3, 200)], encode=False)
-    loss_fn = bc_loss(vla, table, noise=0.0, history_shuffle_prob=0.0, seed=0)
+    loss_fn = bc_loss(vla, table, noise=0.0, shuffle_prob=0.0, seed=0)
     optimizer = build_adamw({"policy": vla}, lr=3e-3)
     for step in range(40):
         loss, _ = loss_fn([0, 1] if vla.spec.memory else list(range(6)), step)

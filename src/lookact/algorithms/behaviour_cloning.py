@@ -60,21 +60,21 @@ def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepT
 
 
 def bc_loss(
-    vla: VLA, table: StepTable, *, noise: float, history_shuffle_prob: float, seed: int
+    vla: VLA, table: StepTable, *, noise: float, shuffle_prob: float, seed: int
 ) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
     """The squared error of predicted actions over chosen steps, or over whole demonstrations for a policy with memory.
 
-    Gaussian `noise` is added to the action history, as an imperfect policy would have it. With `history_shuffle_prob` a
-    row gets another row's history: a policy that can predict the action from its past alone learns to copy it
-    (copycat problem, arXiv:2010.14876).
+    Gaussian `noise` is added to the action history, as an imperfect policy would have it. With `shuffle_prob` a row
+    gets another row's history: a policy that can predict the action from its past alone learns to copy it (copycat
+    problem, arXiv:2010.14876).
     """
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
         generator = torch_rng(seed, "history", step)
         if vla.spec.memory:
-            return _window_loss(vla, table, numbers, noise, history_shuffle_prob, generator)
+            return _window_loss(vla, table, numbers, noise, shuffle_prob, generator)
         rows = torch.tensor(numbers)
-        inputs = _perturbed(rows_at(table.inputs, rows), noise, history_shuffle_prob, generator)
+        inputs = _perturbed(rows_at(table.inputs, rows), noise, shuffle_prob, generator)
         targets, mask = table.ahead(rows, vla.spec.action_chunk)
         return action_mse(vla.actor(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
 

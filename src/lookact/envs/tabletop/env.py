@@ -1,4 +1,4 @@
-"""`lookact/Tabletop-v0`: an arm at a table is told what to do, and does it.
+"""`lookact/Tabletop-v0`: a robot arm at a table, with language instructions.
 
 An episode ends with `terminated` where the task is done (unless `terminate_on_success` is off) and with `truncated`
 after `max_steps`. The dense reward of a step is the progress it made (see `tasks`), the sparse one is 1 where the task
@@ -123,7 +123,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             self._renderer = None
 
     def situation(self) -> Situation:
-        """What the task looks at."""
+        """The state that rewards and experts depend on."""
         roles = self._roles[self.data.contact.geom]
         pairs = (roles[:, 0] | roles[:, 1]).tolist()
         left, right = (OBJECT | LEFT_PAD) in pairs, (OBJECT | RIGHT_PAD) in pairs

@@ -1,4 +1,4 @@
-"""Scripted experts: each looks at the true state and tells where the tool shall go next."""
+"""Scripted experts: from the true state, where the tool goes next."""
 
 from __future__ import annotations
 

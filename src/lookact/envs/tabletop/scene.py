@@ -1,4 +1,4 @@
-"""The table, what lies on it, and who looks at it, as one compiled MuJoCo model.
+"""Table, objects, targets and cameras as one compiled MuJoCo model.
 
 One model serves all episodes: `staging` moves, recolours and swaps what is here, nothing is compiled again. Objects
 carry every shape at once, and all but the chosen one are invisible and untouchable. What touches is always a box, also

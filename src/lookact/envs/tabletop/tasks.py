@@ -28,7 +28,7 @@ BEHIND = 0.06
 
 @dataclass(frozen=True)
 class Situation:
-    """What a task looks at."""
+    """The state that rewards and experts depend on."""
 
     tool: Vector
     object: Vector

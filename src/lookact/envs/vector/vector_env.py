@@ -259,7 +259,7 @@ class PipelinedVectorEnv:
     """
 
     def __init__(self, make_env: MakeEnv, num_envs: int, *, workers: int, **watch: Any) -> None:
-        """`watch` is what a `VectorEnv` is told beside: how long to wait, and how often to start a worker again."""
+        """`watch` are `VectorEnv`'s timeouts and largest number of restarts."""
         first = num_envs - num_envs // 2
         halves = {0: first, first: num_envs // 2} if num_envs > 1 else {0: 1}
         self.num_envs = num_envs

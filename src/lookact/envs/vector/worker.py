@@ -1,4 +1,4 @@
-"""One process of a vector environment: steps its rows when told to, and writes what it sees into shared memory."""
+"""One process of a vector environment: steps its environments on command, observations go to shared memory."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def receive(pipe: Connection) -> Any:
 
 
 def work(pipe: Connection, make_env: MakeEnv, rows: Sequence[int], memory: Memory) -> None:
-    """Serve commands until told to stop or the parent is gone. An exception is reported and ends the process."""
+    """Serve commands until closed or the parent is gone. An exception is reported and ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _RequestHandler(make_env, rows, memory).serve(pipe)

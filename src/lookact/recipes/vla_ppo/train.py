@@ -72,8 +72,7 @@ from lookact.training.weights import Weights, read_weights, write_weights
 
 __all__ = ["collect", "evaluate", "main"]
 
-DONE = "metrics.json"
-"""Written last: behaviour cloning with it is complete."""
+DONE = "metrics.json"  # written last: behaviour cloning is complete
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
@@ -103,29 +102,27 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     """Vision pretraining, demonstrations, behaviour cloning, evaluation; each phase resumes where it stopped."""
     bc, folder, seconds = cfg.bc, run.folder / "warm_start", dict[str, float]()
+    workers = worker_count(bc.workers)
     if (folder / DONE).exists():
         read_weights(policy, folder)()
         policy.vision_encoder.requires_grad_(not bc.freeze_vision)
-        known: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
-        return known
+        return dict(json.loads((folder / DONE).read_text(encoding="utf-8")))
 
     # vision pretraining: object and target keypoints
     with timed(seconds, "vision pretraining"):
         if bc.pretrain_images:
             seed = derive(cfg.seed, "seeing")
-            draw = partial(
-                pretraining_images, cfg.env, seed=seed, count=bc.pretrain_images, workers=worker_count(bc.workers)
-            )
+            count = bc.pretrain_images
+            draw = partial(pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
             how: dict[str, Any] = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size}
             how |= {"lr": bc.pretrain_lr, "seed": seed, "save_every": bc.save_every}
-            pretrain_keypoints(policy, draw, bc.pretrain_images, folder / "vision_pretraining", run.config, **how)
+            pretrain_keypoints(policy, draw, count, folder / "vision_pretraining", run.config, **how)
 
     # demonstrations of the scripted expert, or a dataset
     with timed(seconds, "recording the expert"):
         demos = folder / "demos" if bc.dataset is None else Path(bc.dataset)
         if is_main() and bc.dataset is None and not demos.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            workers = worker_count(bc.workers)
             write_demos(demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=workers)
         barrier()
 
@@ -137,12 +134,11 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         table = tabulate(policy, open_demos(demos, cfg.env), encode=bc.freeze_vision)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
-        history = {"noise": bc.action_noise, "history_shuffle_prob": bc.history_shuffle_prob}
         supervised_phase(
             folder / "bc",
             run.config,
             {"model": policy},
-            lambda: bc_loss(policy, table, **history, seed=seed),
+            lambda: bc_loss(policy, table, noise=bc.action_noise, shuffle_prob=bc.history_shuffle_prob, seed=seed),
             [batch for epoch in range(bc.epochs) for batch in shuffled(examples, bc.batch_size, seed, epoch)],
             lr=bc.lr,
             label="behaviour cloning",
@@ -163,18 +159,11 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     """PPO; `policy` ends as the last iteration left it."""
-    learn, ppo = cfg.learn, cfg.ppo
-    envs = open_envs(cfg.env, learn)
+    learn, ppo, envs = cfg.learn, cfg.ppo, open_envs(cfg.env, cfg.learn)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
-        learner = open_learner(
-            policy,
-            lr=learn.lr,
-            critic_lr=learn.critic_lr,
-            normalise_state=learn.normalise_state,
-            scale_rewards=learn.scale_rewards,
-            reference=ppo.kl_coef > 0,
-        )
+        options = {"normalise_state": learn.normalise_state, "scale_rewards": learn.scale_rewards}
+        learner = open_learner(policy, lr=learn.lr, critic_lr=learn.critic_lr, reference=ppo.kl_coef > 0, **options)
         weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
         state = learner.state()
         run.restore(weights=weights, state=state)
@@ -224,20 +213,19 @@ def ppo_update(
 
     # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    taken: list[dict[str, float]] = []
-    stopped = False
+    taken, stopped = list[dict[str, float]](), False
     for minibatch in minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
         loss, parts = ppo_loss(policy, minibatch, ppo, train_actor=train_actor)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
         parts["loss"] = loss
-        told = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
-        total = told.pop("loss")
-        if ppo.max_kl is not None and told.get("policy/approx_kl", 0.0) > ppo.max_kl:
+        stats = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        total = stats.pop("loss")
+        if ppo.max_kl is not None and stats.get("policy/approx_kl", 0.0) > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(learned)
-        taken.append(told | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard, loss=total))
+        taken.append(stats | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard, loss=total))
     if learner.states is not None:
         update_state_statistics(rollout, learner.states, policy)
     metrics = critic_metrics(rollout, returns) | mean_metrics(taken)
