@@ -117,7 +117,8 @@ def buckets(lengths: Iterable[int], *, budget: int) -> list[list[int]]:
 def micro_batches(policy: Encodes, segments: Sequence[Segment], token_budget: int) -> list[Batch[TokenInputs]]:
     """Rows of similar length together, each batch within `token_budget` padded tokens, on the policy's device."""
     groups = buckets([len(segment.ids) for segment in segments], budget=token_budget)
-    return [to_device(collate([segments[i] for i in group], policy.encode_images), policy.device) for group in groups]
+    batches = [collate([segments[i] for i in group], policy.encode_images) for group in groups]
+    return batches if policy.device.type == "cpu" else [to_device(batch, policy.device) for batch in batches]
 
 
 def collate(segments: Sequence[Segment], encode_images: ImageEncoder, *, pad_id: int = 0) -> Batch[TokenInputs]:

@@ -39,6 +39,11 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
     # the critic's own time is over in the last step
     assert "loss/policy" not in steps[0]
     assert "loss/policy" in steps[-1]
+    # small as it is, it learns: every step has a gradient, and the weights move
+    assert all(step["optim/critic_grad_norm"] > 0 for step in steps)
+    assert steps[-1]["optim/grad_norm"] > 0
+    learned, started = (load_file(tmp_path / "run" / name / "model.safetensors") for name in ("checkpoint-2", "sft"))
+    assert any(not learned[key].equal(started[key]) for key in started)
     measured = evaluate(
         PRESETS["debug"], checkpoint=tmp_path / "run" / "best", episodes=3, greedy=True, dummy=False, folder=tmp_path
     )

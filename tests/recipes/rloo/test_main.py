@@ -50,6 +50,9 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
             assert {"success_rate", "spl", "turns", "valid_action_rate"} <= report["ci"].keys()
     assert [line["step"] for line in told(tmp_path / "run")] == list(range(1, debug.learn.iterations + 1))
     assert verify(tmp_path / "run/best") >= 1
+    # small as it is, it learns: every step has a gradient, and the weights move
+    assert all(line["optim/grad_norm"] > 0 for line in told(tmp_path / "run"))
+    assert not equal(weights(tmp_path / "run/best"), weights(tmp_path / "run/sft"))
 
 
 def test_a_step_learns_and_reports_what_it_did(nav_started, nav_start, train, tmp_path):
@@ -123,8 +126,9 @@ def test_a_broken_engine_stops_the_run_before_it_learns(nav_started, train, tmp_
     assert latest_checkpoint(tmp_path / "run") is None
 
 
-def test_garbage_is_counted_and_teaches_nothing(nav_config, train, tmp_path):
+def test_garbage_is_counted_and_teaches_nothing(nav_config, train, tmp_path, caplog):
     train(main, nav_config)
+    assert "step 1: all returns within each group are equal, no gradient" in caplog.messages
     for line in told(tmp_path / "run"):
         assert (line["rollout/valid_action_rate"], line["rollout/dropout_rate"]) == (0.0, 1.0)
         assert (line["rollout/zero_variance_groups"], line["optim/grad_norm"], line["loss/total"]) == (1.0, 0.0, 0.0)

@@ -102,10 +102,10 @@ PRESETS = {
     "debug": Config(
         env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        vision_pretraining=VisionPretraining(rooms=8, epochs=1),
-        sft=SFT(demonstrations=16, epochs=1),
-        learn=Learn(iterations=2, groups=2, group_size=4),
-        evaluation=Evaluation(every=1, episodes=4, final_episodes=8),
+        vision_pretraining=VisionPretraining(rooms=60, epochs=1),
+        sft=SFT(demonstrations=128, epochs=4, lr=2e-3),
+        learn=Learn(iterations=2, groups=3, group_size=8, credit="turn", gamma=0.5),
+        evaluation=Evaluation(every=2, episodes=4, final_episodes=8),
     ),
     "small": Config(
         env=EASY_ROOMS,

@@ -34,7 +34,7 @@ from lookact.algorithms.rollouts import (
     worker_model,
 )
 from lookact.algorithms.sft import supervised_start
-from lookact.algorithms.vlm import reference_logprobs
+from lookact.algorithms.vlm import NoReference
 from lookact.batch import Batch, Scores, TokenInputs
 from lookact.data.packing import micro_batches
 from lookact.models.vlm.policy import ChatVLM
@@ -88,7 +88,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 
 def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """RLOO's iterations."""
-    learn, policy, optimizer, filters = cfg.learn, learner.policy, learner.optimizer, cfg.sampling.filters()
+    learn, filters = cfg.learn, cfg.sampling.filters()
+    policy, reference, optimizer, kl_coef = learner.policy, learner.reference, learner.optimizer, learner.kl_coef
     for step in run.steps(learn.iterations, "rloo"):
         # rollouts: `group_size` episodes from each of `groups` starts. None is sampled ahead over a checkpoint: a
         # resumed run could not do so with the weights from before it
@@ -121,8 +122,10 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
                 # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
                 limit = math.inf if epoch or lag else learn.max_logprob_gap
                 gap = logprob_gap(scores.logprobs, batch.logprobs, batch.turns >= 0, limit=limit)
-                known = reference_logprobs(learner.reference, batch.inputs, **filters)
-                loss, stats = rloo_loss(scores, batch, known, learn=learn, kl=cfg.kl, kl_coef=learner.kl_coef.coef)
+                known = (
+                    None if isinstance(reference, NoReference) else reference.evaluate(batch.inputs, **filters).logprobs
+                )
+                loss, stats = rloo_loss(scores, batch, known, learn=learn, kl=cfg.kl, kl_coef=kl_coef.coef)
                 (loss * share).backward()  # type: ignore[no-untyped-call]
                 sums.add({"loss/total": loss.detach(), "policy/logprob_gap": gap, **stats}, share)
             sum_gradients(policy.parameters())
