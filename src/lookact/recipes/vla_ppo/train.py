@@ -39,19 +39,10 @@ from lookact.ops.gaussian import gaussian_kl
 from lookact.ops.masked import masked_mean, whiten
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
+from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
-from lookact.recipes.vla_ppo.task import (
-    collect,
-    load_checkpoint,
-    open_demos,
-    open_envs,
-    open_policy,
-    plan_iteration,
-    pretraining_images,
-    worker_count,
-    write_demos,
-)
+from lookact.recipes.vla_ppo.task import collect
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive
 from lookact.training.atomic_io import sync_tree, write_text
@@ -76,11 +67,11 @@ DONE = "metrics.json"  # written last: behaviour cloning is complete
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    policy = open_policy(cfg.model, cfg.env, seed=cfg.seed)
+    policy = task.open_policy(cfg.model, cfg.env, seed=cfg.seed)
 
     # behaviour cloning, or a checkpoint of it
     if cfg.stage == "ppo":
-        load_checkpoint(policy, cfg.checkpoint)
+        task.load_checkpoint(policy, cfg.checkpoint)
         before: dict[str, Any] = {"reports": final_reports(policy, cfg, run.folder, "before"), "seconds": {}}
     else:
         before = clone(policy, cfg, run)
@@ -102,7 +93,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     """Vision pretraining, demonstrations, behaviour cloning, evaluation; each phase resumes where it stopped."""
     bc, folder, seconds = cfg.bc, run.folder / "warm_start", dict[str, float]()
-    workers = worker_count(bc.workers)
+    workers = task.worker_count(bc.workers)
     if (folder / DONE).exists():
         read_weights(policy, folder)()
         policy.vision_encoder.requires_grad_(not bc.freeze_vision)
@@ -113,7 +104,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         if bc.pretrain_images:
             seed = derive(cfg.seed, "seeing")
             count = bc.pretrain_images
-            draw = partial(pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
+            draw = partial(task.pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
             how: dict[str, Any] = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size}
             how |= {"lr": bc.pretrain_lr, "seed": seed, "save_every": bc.save_every}
             pretrain_keypoints(policy, draw, count, folder / "vision_pretraining", run.config, **how)
@@ -123,7 +114,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         demos = folder / "demos" if bc.dataset is None else Path(bc.dataset)
         if is_main() and bc.dataset is None and not demos.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            write_demos(demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=workers)
+            task.write_demos(demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=workers)
         barrier()
 
     # behaviour cloning: squared error of the Gaussian's mean
@@ -131,7 +122,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         seed = derive(cfg.seed, "cloning")
         if bc.freeze_vision:
             policy.vision_encoder.requires_grad_(False)
-        table = tabulate(policy, open_demos(demos, cfg.env), encode=bc.freeze_vision)
+        table = tabulate(policy, task.open_demos(demos, cfg.env), encode=bc.freeze_vision)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(
@@ -159,7 +150,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     """PPO; `policy` ends as the last iteration left it."""
-    learn, ppo, envs = cfg.learn, cfg.ppo, open_envs(cfg.env, cfg.learn)
+    learn, ppo, envs = cfg.learn, cfg.ppo, task.open_envs(cfg.env, cfg.learn)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
         options = {"normalise_state": learn.normalise_state, "scale_rewards": learn.scale_rewards}
@@ -174,7 +165,7 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
 
             # rollouts: fresh episodes in every environment
             began, restarts, seed = time.perf_counter(), envs.restarts, derive(cfg.seed, "update", step)
-            plan = plan_iteration(cfg, step)
+            plan = task.plan_iteration(cfg, step)
             rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
             metrics |= rollout_metrics(rollout, envs.restarts - restarts)
 
