@@ -16,7 +16,7 @@ from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
 from lookact.training.distributed import all_reduce_sum, rank, sum_by_name, unsharded, world_size
-from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation
+from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation, step_name
 from lookact.training.progress import progress, timed
 from lookact.types import Episode, EpisodeSpec
 
@@ -72,6 +72,10 @@ class Evaluator:
             ended = run_split(specs, self.task.make_env, actor, num_envs=self.num_envs)
         keep_evaluation(self.folder, name, map(self.task.add_floor_map(specs), ended))
         return self.task.report(ended)
+
+    def validate(self, policy: ChatVLM, step: int, *, episodes: int, greedy: bool) -> dict[str, Any]:
+        """The report after a training step, on starts that training never uses."""
+        return self.report(policy, step_name(step), split="validate", episodes=episodes, greedy=greedy)
 
     def final_reports(self, policy: ChatVLM, when: str, *, episodes: int) -> dict[str, Any]:
         """Greedy and sampled, on starts that nothing else ever uses; none for no episodes."""

@@ -30,13 +30,12 @@ class Learner:
     critic_guard: NonFiniteGuard
     kl_coef: AdaptiveKL
 
-    def weights(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, Any]:
+        """What `run.save` and `run.restore` take."""
         own = {} if self.critic is self.policy else {"critic": self.critic.model}
         readers = partial(save_processor, self.policy)
-        return {"model": self.policy.model, "readers": readers, **own, "value_head": self.critic.value_head}
-
-    def state(self) -> dict[str, Any]:
-        return {
+        weights = {"model": self.policy.model, "readers": readers, **own, "value_head": self.critic.value_head}
+        state = {
             "policy": self.optimizer,
             "critic": self.critic_optimizer,
             "policy_guard": self.guard,
@@ -44,6 +43,7 @@ class Learner:
             "kl": self.kl_coef,
             "reference": self.reference,
         }
+        return {"weights": weights, "state": state}
 
 
 def make_learner(cfg: Config, policy: ChatVLM, critic: ChatVLM) -> Learner:

@@ -42,7 +42,7 @@ from lookact.rewards.shaping import WeightedParts, env_reward, progress
 from lookact.seeding import numpy_rng
 from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.distributed import sum_gradients
-from lookact.training.evaluation import rollout_metrics, show_episodes, step_name
+from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
     WeightedSum,
     clip_and_step,
@@ -70,7 +70,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         measure=lambda: evaluator.final_reports(policy, "before", episodes=final),
     )
     learner = make_learner(cfg, policy, open_critic(policy, cfg, run.folder))
-    run.restore(weights=learner.weights(), state=learner.state())
+    run.restore(**learner.saved())
     actor, sync = open_sampler(
         policy,
         cfg.engine,
@@ -120,19 +120,11 @@ def train(
         metrics |= {"time/rollout": clock[1] - clock[0], "time/learn": clock[2] - clock[1]}
         evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
         if evaluates:
-            report = evaluator.report(
-                learner.policy, step_name(step), split="validate", episodes=cfg.evaluation.episodes, greedy=True
-            )
+            report = evaluator.validate(learner.policy, step, episodes=cfg.evaluation.episodes, greedy=True)
             metrics |= task.report_metrics(report) | {"time/evaluate": time.perf_counter() - clock[2]}
         run.log(metrics, step, show=f"{'eval' if evaluates else 'rollout'}/{task.best}")
         if evaluates:
-            run.save(
-                step,
-                weights=learner.weights(),
-                state=learner.state(),
-                metrics=metrics,
-                best=(f"eval/{task.best}", "max"),
-            )
+            run.save(step, **learner.saved(), metrics=metrics, best=(f"eval/{task.best}", "max"))
             show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
 
 

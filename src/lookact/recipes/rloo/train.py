@@ -34,7 +34,6 @@ from lookact.algorithms.rollouts import (
     worker_model,
 )
 from lookact.algorithms.sft import supervised_start
-from lookact.algorithms.vlm import NoReference
 from lookact.batch import Batch, Scores, TokenInputs
 from lookact.data.packing import micro_batches
 from lookact.models.vlm.policy import ChatVLM
@@ -48,7 +47,7 @@ from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, ope
 from lookact.recipes.rloo.learner import Learner, follow_reference, make_learner
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.training.distributed import sum_gradients
-from lookact.training.evaluation import rollout_metrics, show_episodes, step_name
+from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
     WeightedSum,
     clip_and_step,
@@ -80,7 +79,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     )
     learner = make_learner(cfg, policy)
     with make_rollouts(cfg, policy, task, run.folder / "model") as rollouts:
-        run.restore(weights=learner.weights(), state=learner.state())
+        run.restore(**learner.saved())
         run.save_on_sigterm = not cfg.ray.staleness
         train(cfg, run, task, learner, rollouts, evaluator)
     return evaluator.finish(policy, start, episodes=final)
@@ -89,7 +88,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """RLOO's iterations."""
     learn, filters = cfg.learn, cfg.sampling.filters()
-    policy, reference, optimizer, kl_coef = learner.policy, learner.reference, learner.optimizer, learner.kl_coef
+    policy, optimizer = learner.policy, learner.optimizer
     for step in run.steps(learn.iterations, "rloo"):
         # rollouts: `group_size` episodes from each of `groups` starts. None is sampled ahead over a checkpoint: a
         # resumed run could not do so with the weights from before it
@@ -122,21 +121,14 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
                 # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
                 limit = math.inf if epoch or lag else learn.max_logprob_gap
                 gap = logprob_gap(scores.logprobs, batch.logprobs, batch.turns >= 0, limit=limit)
-                known = (
-                    None if isinstance(reference, NoReference) else reference.evaluate(batch.inputs, **filters).logprobs
-                )
-                loss, stats = rloo_loss(scores, batch, known, learn=learn, kl=cfg.kl, kl_coef=kl_coef.coef)
+                known = learner.reference_logprobs(batch.inputs, **filters)
+                loss, stats = rloo_loss(scores, batch, known, learn=learn, kl=cfg.kl, kl_coef=learner.kl_coef.coef)
                 (loss * share).backward()  # type: ignore[no-untyped-call]
                 sums.add({"loss/total": loss.detach(), "policy/logprob_gap": gap, **stats}, share)
             sum_gradients(policy.parameters())
             means = {"loss/total": 0.0} | sums.over_processes()
-            means |= clip_and_step(
-                optimizer,
-                policy.parameters(),
-                max_norm=learn.max_grad_norm,
-                guard=learner.guard,
-                loss=means["loss/total"],
-            )
+            guard: dict[str, Any] = {"guard": learner.guard, "loss": means["loss/total"]}
+            means |= clip_and_step(optimizer, policy.parameters(), max_norm=learn.max_grad_norm, **guard)
             # the first pass speaks of the policy that sampled
             metrics = means | metrics if epoch else metrics | means
         metrics |= {"loss/total": means["loss/total"]} | follow_reference(learner, cfg, means)
@@ -145,19 +137,11 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
         clock.append(time.perf_counter())
         metrics |= {"time/rollout": clock[1] - clock[0], "time/learn": clock[2] - clock[1]}
         if evaluates:
-            report = evaluator.report(
-                policy, step_name(step), split="validate", episodes=cfg.evaluation.episodes, greedy=False
-            )
+            report = evaluator.validate(policy, step, episodes=cfg.evaluation.episodes, greedy=False)
             metrics |= task.report_metrics(report) | {"time/evaluate": time.perf_counter() - clock[2]}
         run.log(metrics, step, show=f"{'eval' if evaluates else 'rollout'}/{task.best}")
         if evaluates:
-            run.save(
-                step,
-                weights=learner.weights(),
-                state=learner.state(),
-                metrics=metrics,
-                best=(f"eval/{task.best}", "max"),
-            )
+            run.save(step, **learner.saved(), metrics=metrics, best=(f"eval/{task.best}", "max"))
             show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
 
 
