@@ -111,20 +111,27 @@ def test_make_targets_exist(page):
     assert set(shown) <= targets
 
 
-def hops() -> list[tuple[str, bool]]:
-    """Each file of the hop table, and whether its row is marked as coming."""
+def named_files(heading: str) -> list[str]:
+    """The files of the package that the tables under a heading of docs/architecture.md name."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    table = text.split("## The way of the data")[1].split("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
-    return [(file, "coming" in mark) for _, files, mark in rows for file in re.findall(r"`([\w/.]+)`", files)]
+    section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row)]
 
 
-def test_the_hop_table_names_files_that_exist():
-    assert len(hops()) > 15
-    for file, coming in hops():
-        exists = (ROOT / "src/lookact" / file).is_file()
-        assert exists or coming, f"the hop table names {file}, which is not there"
-        assert not (exists and coming), f"{file} is there now: take the mark away"
+@pytest.mark.parametrize("heading", ["The way of the data", "Reading a recipe"])
+def test_the_tables_of_the_architecture_name_files_that_exist(heading):
+    files = named_files(heading)
+    assert len(files) > 15
+    assert [file for file in files if not (ROOT / "src/lookact" / file).is_file()] == []
+
+
+def test_a_recipe_is_read_in_at_most_eight_files():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text.split("| recipe | read, in this order |")[1].split("\n\n")[0]
+    paths = [row.count(".py`") for row in table.splitlines() if ".py`" in row]
+    assert len(paths) == 5
+    assert max(paths) <= 8
 
 
 def test_python_blocks_of_the_readme_run(capsys):

@@ -1,6 +1,7 @@
 """A folder imports only from rows above it, and is blind to the folders beside it."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,48 @@ def test_the_checker_sees_upward_and_sideways_imports(folder, source):
 )
 def test_the_checker_lets_downward_imports_pass(folder, source):
     assert violations(source, folder) == []
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of the package that a module imports, under TYPE_CHECKING too."""
+    modules = {".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in FILES}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found & modules
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): imports_of(path) for path in FILES}
+    order = TopologicalSorter(graph)
+    # raises CycleError, which names the cycle
+    order.prepare()
+
+
+def test_no_recipe_imports_another():
+    for path in (PACKAGE / "recipes").rglob("*.py"):
+        own = path.relative_to(PACKAGE / "recipes").parts[0]
+        others = {module.split(".")[2] for module in imports_of(path) if module.startswith("lookact.recipes.")}
+        assert others <= {own}, path
+
+
+def test_a_recipe_folder_is_small_and_its_loop_can_be_read():
+    for folder in (path for path in (PACKAGE / "recipes").iterdir() if (path / "train.py").exists()):
+        files = sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")
+        assert len(files) <= 5, files
+        assert (folder / "train.py").read_text(encoding="utf-8").count("\n") <= 250, folder
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_and_functions_are_short(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 400
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60
+    ]
+    assert long == []

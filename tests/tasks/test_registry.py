@@ -45,7 +45,7 @@ def test_a_task_is_found_in_a_file_and_in_a_module(tmp_path, monkeypatch):
         ("nothere.py:TASK", "nothere.py does not exist"),
         ("my_bad_module:MISSING", "has no MISSING"),
         ("my_bad_module:NOTHING", "is no task: it has no make_env"),
-        ("my_bad_module:Own", "is a class without make_task"),
+        ("my_bad_module:Own", "is a class without make_task or factory"),
         ("my_broken_module:TASK", "could not be imported: ZeroDivisionError"),
     ],
 )

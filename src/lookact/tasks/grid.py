@@ -9,7 +9,7 @@ from lookact.tasks.gym_task import GymTask
 from lookact.tasks.settings import FrozenLakeConfig, MiniGridConfig
 
 
-def frozen_lake_task(env: FrozenLakeConfig) -> GymTask:
+def frozen_lake_task(env: FrozenLakeConfig, seed: int = 0) -> GymTask:
     make = partial(
         frozen_lake.make_frozen_lake,
         size=env.size,
@@ -27,7 +27,7 @@ def frozen_lake_task(env: FrozenLakeConfig) -> GymTask:
     )
 
 
-def minigrid_task(env: MiniGridConfig) -> GymTask:
+def minigrid_task(env: MiniGridConfig, seed: int = 0) -> GymTask:
     return GymTask(
         partial(minigrid.make_minigrid, env.level, max_turns=env.max_turns),
         env.image_size,

@@ -129,6 +129,10 @@ class NavigationTask:
         return RoomStyle(objects=self.env.objects, classes=self.env.classes, side=self.env.side)
 
 
+def make_navigation(env: NavigationConfig, seed: int) -> NavigationTask:
+    return NavigationTask(env)
+
+
 def floor_map_adder(env: Mapped, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:
     """Gives an episode the map of `env` at its start; one that never began has none."""
     by_id = {spec.id: spec for spec in specs}

@@ -23,7 +23,7 @@ TASKS = {
     "frozen-lake": "lookact.tasks.settings:FrozenLakeConfig",
     "minigrid": "lookact.tasks.settings:MiniGridConfig",
 }
-"""Each task's settings: a frozen dataclass with `image_size` and `make_task(seed)`."""
+"""Each task's settings: a frozen dataclass with `image_size`, and `factory`, the import path of what makes the task."""
 GROUP = "lookact.tasks"
 """The entry points that other packages offer tasks under."""
 NEEDED = ("make_env", "specs", "report", "image_size")
@@ -44,6 +44,12 @@ class ImportedTask:
         return task
 
 
+def make_task(env: Any, seed: int) -> Task:
+    """The task of an environment's settings: by their own `make_task(seed)`, or by `factory(settings, seed)`."""
+    task: Task = env.make_task(seed) if hasattr(env, "make_task") else load_object(env.factory)(env, seed)
+    return task
+
+
 def find_task(name: str) -> type:
     """The settings class of the task that `name` names: one of ours, an entry point, or MODULE:NAME or FILE.py:NAME."""
     offered = {entry.name: entry.value for entry in entry_points(group=GROUP)}
@@ -57,11 +63,15 @@ def find_task(name: str) -> type:
 def settings_class(path: str) -> type:
     """The settings class at an import path, or one made for the task that stands there."""
     found = load_object(path)
-    if isinstance(found, type) and dataclasses.is_dataclass(found) and hasattr(found, "make_task"):
+    if (
+        isinstance(found, type)
+        and dataclasses.is_dataclass(found)
+        and (hasattr(found, "make_task") or hasattr(found, "factory"))
+    ):
         return found
     missing = [name for name in NEEDED if not hasattr(found, name)]
     if isinstance(found, type) or missing:
-        lacks = f"it has no {missing[0]}" if missing else "it is a class without make_task"
+        lacks = f"it has no {missing[0]}" if missing else "it is a class without make_task or factory"
         raise ConfigError(f"{path} is no task: {lacks}; see docs/tutorials/own-task.md")
     return dataclasses.dataclass(frozen=True)(type("ImportedTask", (ImportedTask,), {"path": path}))
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeGuard
+from typing import ClassVar, Literal, TypeGuard
 
 from lookact.config import setting
 from lookact.envs.rooms.scene import CLASSES
 from lookact.envs.rooms.wordings import QUESTIONS, TYPES
-
-if TYPE_CHECKING:
-    from lookact.protocols import Task
 
 Overrides = dict[str, str]
 """Dotted settings of a recipe to their values, as the command line takes them; a recipe passes over those it lacks."""
@@ -56,10 +53,7 @@ class NavigationConfig:
     questions: tuple[str, ...] = setting(QUESTIONS, help="wordings of the task; {label} is the object")
     progress_weight: float = setting(0.0, help="pay for the share of the way covered, beside 1 for arriving", least=0)
 
-    def make_task(self, seed: int) -> Task:
-        from lookact.tasks.navigation import NavigationTask
-
-        return NavigationTask(self)
+    factory: ClassVar[str] = "lookact.tasks.navigation:make_navigation"
 
 
 @dataclass(frozen=True)
@@ -82,10 +76,7 @@ class SpatialVQAConfig:
     )
     shapes: tuple[str, ...] = setting(("rectangle", "L"), help="floor plans of generated rooms")
 
-    def make_task(self, seed: int) -> Task:
-        from lookact.tasks.spatial_vqa import SpatialVQATask, scene_questions
-
-        return SpatialVQATask(self, scene_questions(self, seed))
+    factory: ClassVar[str] = "lookact.tasks.spatial_vqa:make_spatial_vqa"
 
 
 def is_spatial_vqa(env: object) -> TypeGuard[SpatialVQAConfig]:
@@ -109,10 +100,7 @@ class FrozenLakeConfig:
     def image_size(self) -> int:
         return 32 * (self.size if self.layout == "random" else int(self.layout[0]))
 
-    def make_task(self, seed: int) -> Task:
-        from lookact.tasks.grid import frozen_lake_task
-
-        return frozen_lake_task(self)
+    factory: ClassVar[str] = "lookact.tasks.grid:frozen_lake_task"
 
 
 @dataclass(frozen=True)
@@ -129,7 +117,4 @@ class MiniGridConfig:
     def image_size(self) -> int:
         return 32 * self.cells
 
-    def make_task(self, seed: int) -> Task:
-        from lookact.tasks.grid import minigrid_task
-
-        return minigrid_task(self)
+    factory: ClassVar[str] = "lookact.tasks.grid:minigrid_task"

@@ -237,6 +237,11 @@ def rounded(reply: str, question_type: str) -> str:
     return reply[: reply.rindex("{")] + json.dumps({ANSWER_KEY: f"{number:g}"})
 
 
+def make_spatial_vqa(env: SpatialVQAConfig, seed: int) -> SpatialVQATask:
+    """In generated rooms, or with questions of our own about recorded scenes."""
+    return SpatialVQATask(env, scene_questions(env, seed))
+
+
 def random_move_or_answer(rng: np.random.Generator) -> str:
     """A move, or in one of three replies a letter or a number."""
     if rng.random() < 2 / 3:

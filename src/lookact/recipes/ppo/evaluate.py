@@ -25,6 +25,7 @@ from lookact.recipes.ppo.config import Config
 from lookact.rollout.collect import collect as run_specs
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.seeding import derive, numpy_rng
+from lookact.tasks import registry
 from lookact.tasks.settings import is_spatial_vqa
 from lookact.tasks.spatial_vqa import AskingEnv, SpatialVQATask, benchmark_rows, prediction_row, scene_questions
 from lookact.tasks.spatial_vqa_frames import FramesEnv
@@ -60,13 +61,13 @@ class RandomAnswers:
 def make_task(cfg: Config) -> Task:
     """The task to learn; of spatial VQA generated rooms, or questions of our own about recorded scenes."""
     if not is_spatial_vqa(cfg.env):
-        return cfg.env.make_task(cfg.seed)
+        return registry.make_task(cfg.env, cfg.seed)
     return SpatialVQATask(cfg.env, scene_questions(cfg.env, cfg.seed), guess_fraction=cfg.expert.guess_fraction)
 
 
 def held_out_task(cfg: Config) -> Task:
     """What is evaluated while training."""
-    return asked_task(cfg, None) if is_spatial_vqa(cfg.env) else cfg.env.make_task(cfg.seed)
+    return asked_task(cfg, None) if is_spatial_vqa(cfg.env) else registry.make_task(cfg.env, cfg.seed)
 
 
 def asked_task(cfg: Config, questions: str | None) -> SpatialVQATask:

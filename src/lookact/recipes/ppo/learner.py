@@ -13,6 +13,9 @@ from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.ppo.config import Config
+from lookact.rewards.answer import answer_score, format_fault, turn_taken
+from lookact.rewards.shaping import WeightedParts, env_reward, progress
+from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
 
 
@@ -74,3 +77,19 @@ def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:
     )
     own = set_learning_rate(learner.critic_optimizer, step, total=learn.iterations, schedule=learn.lr_schedule)
     return rate | {"optim/critic_lr": own["optim/lr"]}
+
+
+def make_rewards(cfg: Config) -> WeightedParts:
+    """Of spatial VQA the answer's score, the format, the turns taken and what came into view; else the env's own."""
+    if not is_spatial_vqa(cfg.env):
+        return WeightedParts({"env": (1.0, env_reward)})
+    r = cfg.rewards
+    seen = progress("seen_share", gamma=cfg.credit.gamma_turn, kept=r.progress_kept)
+    return WeightedParts(
+        {
+            "answer": (r.answer, answer_score),
+            "format": (r.format, format_fault),
+            "turn": (r.turn, turn_taken),
+            "progress": (r.progress, seen),
+        }
+    )

@@ -36,11 +36,8 @@ from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.protocols import Task
 from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
-from lookact.recipes.ppo.learner import Learner, make_learner, set_rates
-from lookact.rewards.answer import answer_score, format_fault, turn_taken
-from lookact.rewards.shaping import WeightedParts, env_reward, progress
+from lookact.recipes.ppo.learner import Learner, make_learner, make_rewards, set_rates
 from lookact.seeding import numpy_rng
-from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.distributed import sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
@@ -229,19 +226,3 @@ def ppo_loss(
         metrics["loss/kl"], _ = kl_loss(scores.logprobs, micro.reference_logprobs, mask, estimator=k3)
         loss = loss + kl_coef * metrics["loss/kl"]
     return loss, {name: metric.detach() for name, metric in metrics.items()}
-
-
-def make_rewards(cfg: Config) -> WeightedParts:
-    """Of spatial VQA the answer's score, the format, the turns taken and what came into view; else the env's own."""
-    if not is_spatial_vqa(cfg.env):
-        return WeightedParts({"env": (1.0, env_reward)})
-    r = cfg.rewards
-    seen = progress("seen_share", gamma=cfg.credit.gamma_turn, kept=r.progress_kept)
-    return WeightedParts(
-        {
-            "answer": (r.answer, answer_score),
-            "format": (r.format, format_fault),
-            "turn": (r.turn, turn_taken),
-            "progress": (r.progress, seen),
-        }
-    )

@@ -13,13 +13,14 @@ from lookact.plots.navigation import draw_sheet
 from lookact.protocols import Actor
 from lookact.recipes.rloo.config import Config
 from lookact.rollout.samplers.hf import HFSampler
+from lookact.tasks.registry import make_task
 from lookact.tasks.settings import NavigationConfig
 from lookact.training.evaluation import EPISODES
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:
     """The model as it is before any training."""
-    task = cfg.env.make_task(cfg.seed)
+    task = make_task(cfg.env, cfg.seed)
     return open_chat(cfg.model, folder, corpus=task.corpus, image_size=task.image_size, seed=cfg.seed)
 
 
@@ -30,7 +31,7 @@ def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
 
 def make_evaluator(cfg: Config, folder: Path) -> Evaluator:
     """For evaluations before, during and after training, which keep a few episodes in the run's folder."""
-    task = cfg.env.make_task(cfg.seed)
+    task = make_task(cfg.env, cfg.seed)
     return Evaluator(task, cfg.sampling, cfg.instructions, cfg.seed, cfg.evaluation.num_envs, folder)
 
 
@@ -38,7 +39,7 @@ def evaluate(
     cfg: Config, *, checkpoint: Path | None, episodes: int, greedy: bool, dummy: bool, folder: Path
 ) -> dict[str, Any]:
     """A checkpoint, or the uniformly random policy, on the test split; its episodes are kept in `folder`."""
-    task = cfg.env.make_task(cfg.seed)
+    task = make_task(cfg.env, cfg.seed)
     actor: Actor = task.random_actor()
     if not dummy:
         assert checkpoint is not None
@@ -54,7 +55,7 @@ def evaluate(
 
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
-    task = cfg.env.make_task(cfg.seed)
+    task = make_task(cfg.env, cfg.seed)
     policy = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
     actor = HFSampler(policy, cfg.sampling, system=cfg.instructions)
     specs = task.specs(cfg.seed, "collect", groups=episodes)

@@ -46,6 +46,7 @@ from lookact.recipes.rloo.config import KL, Config, Learn
 from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy
 from lookact.recipes.rloo.learner import Learner, follow_reference, make_learner
 from lookact.rollout.samplers.hf import HFSampler
+from lookact.tasks.registry import make_task
 from lookact.training.distributed import sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
@@ -64,7 +65,7 @@ ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
     """SFT, RLOO, and the reports before and after it."""
-    task, final = cfg.env.make_task(cfg.seed), cfg.evaluation.final_episodes
+    task, final = make_task(cfg.env, cfg.seed), cfg.evaluation.final_episodes
     policy, evaluator = open_policy(cfg, run.folder / "model"), make_evaluator(cfg, run.folder)
     start = supervised_start(
         policy,
