@@ -19,7 +19,7 @@ RECIPES := lookact.recipes.ppo.train, lookact.recipes.vla_ppo.train, lookact.rec
 no-gpu = uname | grep -q Linux && ! ls /dev | grep -qE '^(nvidia|dxg|kfd)'
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
-VLLM_TESTS := tests/rollout/samplers/test_vllm.py tests/recipes/ppo/test_engine.py
+VLLM_TESTS := tests/rollout/samplers/test_vllm.py tests/recipes/ppo/test_sampler.py
 
 MANISKILL_VENV ?= .venv-maniskill
 MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
