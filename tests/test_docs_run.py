@@ -216,6 +216,9 @@ def run_session(page: Page, text: str) -> None:
 
 
 def run_snippet(page: Page, text: str) -> None:
+    """Run a snippet; one that begins with the name of a file is saved under it, as its page says."""
+    if file := re.match(r"# (\w+\.py)\n", text):
+        Path(file[1]).write_text(text, encoding="utf-8")
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(text, page.name, "exec"), page.names)
 

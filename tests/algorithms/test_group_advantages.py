@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from lookact.algorithms.group_advantages import (
+    BASELINES,
+    anchor_advantages,
     assign,
     drop_zero_variance_groups,
     episode_advantages,
@@ -109,3 +111,29 @@ def test_packing_puts_a_turns_advantage_on_its_counted_tokens_or_on_all():
         (segment,) = pack([one], [np.array([1.0, -2.0], np.float32)], loss_on=loss_on)
         assert segment.mask.tolist() == mask * 2
         assert segment.advantages.tolist() == [1.0] * 3 + [-2.0] * 3
+
+
+def in_states(group, *steps):
+    """An episode whose turns show a state and earn a reward."""
+    made = episode(group, *(reward for _, reward in steps))
+    shown = [Observation(text=str(i), state=np.array([state], np.float32)) for i, (state, _) in enumerate(steps)]
+    return replace(made, turns=tuple(replace(turn, observation=o) for turn, o in zip(made.turns, shown)))
+
+
+def test_anchor_states_compare_turns_that_saw_the_same_whenever_they_did():
+    episodes = [in_states(0, (7, 0.0), (8, 4.0)), in_states(0, (9, 0.0), (7, 0.0))]
+    # returns 4 and 0: plus and minus 4. To go: 4 4 | 0 0; state 7 was seen by both, first in turn 1, then in turn 2
+    assert plain(anchor_advantages(episodes, gamma=1.0)) == [[4.0 + 4.0, 4.0], [-4.0, -4.0 - 4.0]]
+    # states of another group are not the same state
+    apart = [in_states(0, (7, 1.0)), in_states(1, (7, 5.0)), in_states(0, (1, 0.0)), in_states(1, (2, 0.0))]
+    assert plain(anchor_advantages(apart, gamma=1.0)) == [[1.0], [5.0], [-1.0], [-5.0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("group_mean", 1.0), ("leave_one_out", 2.0), ("group_normalised", 0.5**0.5)]
+)
+def test_baselines_by_name(name, expected):
+    episodes = [episode(0, 3.0), episode(0, 1.0)]
+    (first,), (second,) = episode_advantages(episodes, BASELINES[name])
+    assert (first, second) == (pytest.approx(expected, abs=1e-5), pytest.approx(-expected, abs=1e-5))
+    assert plain(turn_advantages(episodes, gamma=1.0, baseline=BASELINES[name])) == [[first], [second]]

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lookact.data.packing import Segment, to_segments
-from lookact.ops.advantages import leave_one_out, zero_variance_groups
+from lookact.ops.advantages import anchor_groups, group_centre, group_normalise, leave_one_out, zero_variance_groups
 from lookact.training.distributed import all_reduce_sum
-from lookact.types import Episode
+from lookact.types import Episode, Observation
 
 Advantages = NDArray[np.float32]
 """(turns,) of one episode."""
+Baseline = Callable[[Tensor, Tensor], Tensor]
+"""From returns (b,) and group ids (b,) to advantages (b,)."""
+BASELINES: dict[str, Baseline] = {
+    "leave_one_out": leave_one_out,
+    "group_mean": group_centre,
+    "group_normalised": group_normalise,
+}
+"""RLOO's, Dr. GRPO's and GRPO's."""
 
 
 def drop_zero_variance_groups(episodes: Sequence[Episode]) -> tuple[list[Episode], float]:
@@ -32,29 +42,55 @@ def drop_zero_variance_groups(episodes: Sequence[Episode]) -> tuple[list[Episode
     return [episode for episode, keep in zip(whole, useful.tolist()) if keep], dropped
 
 
-def episode_advantages(episodes: Sequence[Episode]) -> list[Advantages]:
-    """An episode's return minus the mean of the others', the same for all of its turns."""
+def episode_advantages(episodes: Sequence[Episode], baseline: Baseline = leave_one_out) -> list[Advantages]:
+    """An episode's return against its group's baseline, the same for all of its turns."""
     returns = torch.tensor([episode.total_reward for episode in episodes])
-    advantages = leave_one_out(returns, torch.tensor([episode.group for episode in episodes]))
+    advantages = baseline(returns, torch.tensor([episode.group for episode in episodes]))
     return [np.full(len(e.turns), a, dtype=np.float32) for e, a in zip(episodes, advantages.tolist())]
 
 
-def turn_advantages(episodes: Sequence[Episode], *, gamma: float) -> list[Advantages]:
-    """The discounted reward-to-go of each turn minus the mean of the group's others that were still acting then.
+def turn_advantages(
+    episodes: Sequence[Episode], *, gamma: float, baseline: Baseline = leave_one_out
+) -> list[Advantages]:
+    """The discounted reward-to-go of each turn against the group's others that were still acting then.
 
     A turn that no other episode of the group reached has no baseline and an advantage of 0.
     """
+    return _compared(episodes, gamma, baseline, [range(len(episode.turns)) for episode in episodes])
+
+
+def anchor_advantages(
+    episodes: Sequence[Episode], *, gamma: float, baseline: Baseline = leave_one_out
+) -> list[Advantages]:
+    """GiGPO (arXiv:2505.10978, eq. 8): an episode's advantage plus each turn's among the turns taken in its state.
+
+    The state is what the environment shows (its images, or the state vector): turns of one group that saw the same are
+    compared by their discounted rewards-to-go. A state that was seen once adds nothing.
+    """
+    anchors = [[anchor_of(turn.observation) for turn in episode.turns] for episode in episodes]
+    steps = _compared(episodes, gamma, baseline, anchors)
+    return [whole + step for whole, step in zip(episode_advantages(episodes, baseline), steps)]
+
+
+def anchor_of(observation: Observation) -> int:
+    """A number for what is shown, equal for equal images and states; the text is left out, since it counts turns."""
+    shown = [*observation.images.values(), *([] if observation.state is None else [observation.state])]
+    return zlib.crc32(b"".join(np.ascontiguousarray(part).tobytes() for part in shown))
+
+
+def _compared(
+    episodes: Sequence[Episode], gamma: float, baseline: Baseline, keys: Sequence[Sequence[int]]
+) -> list[Advantages]:
+    """Rewards-to-go of all turns, each against the turns of its group with the same key; one alone gets 0."""
     to_go = [rewards_to_go([turn.reward for turn in episode.turns], gamma) for episode in episodes]
-    advantages = [np.zeros(len(left), dtype=np.float32) for left in to_go]
-    for turn in range(max(map(len, to_go), default=0)):
-        acting = [i for i, left in enumerate(to_go) if len(left) > turn]
-        groups = torch.tensor([episodes[i].group for i in acting])
-        together = (groups[:, None] == groups).sum(1) > 1
-        rows = [i for i, others in zip(acting, together.tolist()) if others]
-        left = torch.tensor([float(to_go[i][turn]) for i in rows])
-        for i, advantage in zip(rows, leave_one_out(left, groups[together]).tolist()):
-            advantages[i][turn] = advantage
-    return advantages
+    if not any(map(len, to_go)):
+        return to_go
+    groups = torch.tensor([episode.group for episode in episodes for _ in episode.turns])
+    ids = anchor_groups(groups, torch.tensor([key for row in keys for key in row]))
+    together = torch.bincount(ids)[ids] > 1
+    advantages = torch.zeros(len(ids))
+    advantages[together] = baseline(torch.from_numpy(np.concatenate(to_go))[together], ids[together])
+    return [part.numpy() for part in torch.split(advantages, [len(left) for left in to_go])]
 
 
 def rewards_to_go(rewards: Sequence[float], gamma: float) -> Advantages:

@@ -5,6 +5,7 @@ from lookact.lazy import lazy_exports
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
+        "gym_task": "GymTask",
         "navigation": "NavigationTask",
         "settings": "NavigationConfig SpatialVQAConfig",
         "spatial_vqa": "SpatialVQATask",

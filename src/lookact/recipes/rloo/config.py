@@ -31,11 +31,20 @@ class Learn:
     lr_warmup: int = setting(5, help="iterations of linear learning-rate warmup", least=0)
     lr_schedule: Literal["constant", "linear", "cosine"] = setting("linear", help="learning-rate decay after warmup")
     max_grad_norm: float = setting(1.0, help="gradient clipping norm", above=0)
-    credit: Literal["episode", "turn"] = setting(
-        "episode", help="advantage from the episode return, or from rewards-to-go per turn"
+    baseline: Literal["leave_one_out", "group_mean", "group_normalised"] = setting(
+        "leave_one_out", help="group baseline: RLOO's, Dr. GRPO's mean, or GRPO's mean and sample deviation"
     )
-    gamma: float = setting(1.0, help="discount a turn of the rewards-to-go (credit turn)", least=0, most=1)
+    credit: Literal["episode", "turn", "anchor"] = setting(
+        "episode", help="advantage from the episode return, rewards-to-go per turn, or GiGPO's anchor states"
+    )
+    gamma: float = setting(1.0, help="discount a turn of the rewards-to-go (credit turn, anchor)", least=0, most=1)
     epochs: int = setting(1, help="passes over an iteration's episodes; the first is plain REINFORCE", least=1)
+    policy_loss: Literal["ppo", "gspo", "cispo"] = setting(
+        "ppo", help="clip of the ratio: PPO's a token, GSPO's, CISPO's"
+    )
+    aggregate: Literal["token", "sequence", "constant"] = setting(
+        "token", help="loss is a mean over tokens, over episodes, or over token_budget a row (Dr. GRPO)"
+    )
     clip: float = setting(0.2, help="PPO clip range of the probability ratio in later passes", above=0)
     loss_on: Literal["action", "reply"] = setting("action", help="tokens in the loss: the JSON action's or all sampled")
     scale_advantages: bool = setting(True, help="divide advantages by their root mean square over the batch")

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from lookact.algorithms.evaluation import Evaluator
 from lookact.algorithms.group_advantages import (
+    BASELINES,
+    anchor_advantages,
     drop_zero_variance_groups,
     episode_advantages,
     pack,
@@ -40,7 +42,7 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.kl import k1, k2, k3, kl_loss
 from lookact.ops.masked import Metrics
 from lookact.ops.mismatch import logprob_gap
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
+from lookact.ops.policy_loss import aggregation_weights, cispo, entropy_bonus, gspo, ppo_clip
 from lookact.protocols import Task
 from lookact.recipes.rloo.config import KL, Config, Learn
 from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy
@@ -61,6 +63,12 @@ __all__ = ["collect", "evaluate", "main"]
 
 logger = logging.getLogger(__name__)
 ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+LOSSES = {"ppo": ppo_clip, "gspo": gspo, "cispo": cispo}
+CREDIT: dict[str, Any] = {
+    "episode": lambda episodes, *, gamma, baseline: episode_advantages(episodes, baseline),
+    "turn": turn_advantages,
+    "anchor": anchor_advantages,
+}
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
@@ -101,11 +109,11 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
         metrics = rollout_metrics(episodes, task.outcome) | {"rollout/staleness": float(lag)}
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
-        # advantages: the return, or each turn's reward-to-go, minus the mean of the group's others
+        # advantages: the return, or each turn's reward-to-go, against the group's others
         kept, metrics["rollout/zero_variance_groups"] = drop_zero_variance_groups(episodes)
         if metrics["rollout/zero_variance_groups"] == 1.0:
             logger.warning("step %d: all returns within each group are equal, no gradient", step)
-        advantages = turn_advantages(kept, gamma=learn.gamma) if learn.credit == "turn" else episode_advantages(kept)
+        advantages = CREDIT[learn.credit](kept, gamma=learn.gamma, baseline=BASELINES[learn.baseline])
         advantages = scale_advantages(advantages) if learn.scale_advantages else advantages
         advantages = [np.where(a < 0, learn.negative_advantage_weight * a, a) for a in advantages]
         batches = micro_batches(policy, pack(kept, advantages, loss_on=learn.loss_on), learn.token_budget)
@@ -117,7 +125,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
         )
         for epoch in range(learn.epochs):
             sums = WeightedSum()
-            for batch, share in weighted(batches, lambda batch: batch.mask.sum(), policy=policy):
+            for batch, share in weighted(batches, partial(loss_units, aggregate=learn.aggregate), policy=policy):
                 scores = policy.evaluate(batch.inputs, **filters)
                 # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
                 limit = math.inf if epoch or lag else learn.max_logprob_gap
@@ -153,7 +161,10 @@ def rloo_loss(
 
     With the weights that sampled this is REINFORCE's gradient: the clip binds in later passes and on stale episodes.
     """
-    policy_loss, stats = ppo_clip(scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=learn.clip)
+    weights = aggregation_weights(batch.mask, learn.aggregate, horizon=learn.token_budget)
+    policy_loss, stats = LOSSES[learn.policy_loss](
+        scores.logprobs, batch.logprobs, batch.advantages, batch.mask, clip=learn.clip, weights=weights
+    )
     entropy = entropy_bonus(scores.entropy, batch.mask)
     loss = policy_loss - learn.entropy_coef * entropy
     metrics = {"loss/policy": policy_loss.detach(), "policy/entropy": entropy.detach()}
@@ -163,6 +174,11 @@ def rloo_loss(
         loss = loss + kl_coef * divergence
         metrics["policy/kl"] = stats["kl"]
     return loss, metrics
+
+
+def loss_units(batch: Batch[TokenInputs], *, aggregate: str) -> Tensor:
+    """What a micro-batch counts in the mean over all of them: its tokens, or its rows."""
+    return batch.mask.sum() if aggregate == "token" else batch.mask.any(dim=1).sum()
 
 
 def make_rollouts(cfg: Config, policy: ChatVLM, task: Task, folder: Path) -> Rollouts:
