@@ -39,9 +39,7 @@ class Learn:
     )
     gamma: float = setting(1.0, help="discount a turn of the rewards-to-go (credit turn, anchor)", least=0, most=1)
     epochs: int = setting(1, help="passes over an iteration's episodes; the first is plain REINFORCE", least=1)
-    policy_loss: Literal["ppo", "gspo", "cispo"] = setting(
-        "ppo", help="clip of the ratio: PPO's a token, GSPO's, CISPO's"
-    )
+    policy_loss: Literal["ppo", "gspo", "cispo"] = setting("ppo", help="PPO's clip a token, GSPO's a row, or CISPO's")
     aggregate: Literal["token", "sequence", "constant"] = setting(
         "token", help="loss is a mean over tokens, over episodes, or over token_budget a row (Dr. GRPO)"
     )
