@@ -38,11 +38,11 @@ TWO_PROCESSES = "README.md"
 """The one page on which `--processes` is kept: each process imports torch for itself."""
 FEW = 2
 SMALLER = {
-    "nav-rloo": "--warm_start.look_rooms 2 --warm_start.look_epochs 1 --warm_start.demos 2 --warm_start.epochs 1 "
-    "--learn.updates 1 --learn.groups 1 --learn.group_size 2 --world.max_turns 2 --sampling.max_tokens 12 "
+    "nav-rloo": "--vision_pretraining.rooms 2 --vision_pretraining.epochs 1 --sft.demonstrations 2 --sft.epochs 1 "
+    "--learn.iterations 1 --learn.groups 1 --learn.group_size 2 --env.max_turns 2 --sampling.max_tokens 12 "
     "--evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
-    "vqa-ppo": "--warm_start.look_rooms 2 --warm_start.look_epochs 1 --warm_start.demos 2 --warm_start.epochs 1 "
-    "--learn.updates 2 --learn.episodes 2 --learn.minibatch 2 --critic.warmup 1 --world.max_turns 2 "
+    "vqa-ppo": "--vision_pretraining.rooms 2 --vision_pretraining.epochs 1 --sft.demonstrations 2 --sft.epochs 1 "
+    "--learn.iterations 2 --learn.episodes 2 --learn.minibatch_size 2 --critic.warmup 1 --env.max_turns 2 "
     "--sampling.max_tokens 12 --evaluation.every 1 --evaluation.episodes 1 --evaluation.final_episodes 2",
     "vla-ppo": "--bc.pretrain_images 4 --bc.pretrain_epochs 1 --bc.demos 1 --bc.epochs 1 --bc.workers 1 "
     "--learn.iterations 1 --learn.critic_warmup 0 --learn.num_envs 2 --learn.rollout_steps 24 --learn.workers 2 "
@@ -76,10 +76,8 @@ NOT_HERE = {
     "lookact train nav-rloo --preset full --processes 4 --ray.address auto --ray.workers 12 --ray.gpus 1 "
     "--ray.staleness 1": GPU,
     "lookact serve --model Qwen/Qwen3-VL-8B-Instruct --device cuda --dtype bfloat16 --quantise nf4": GPU,
-    "lookact train nav-rloo --preset full --world.scenes data/Training/42445173 data/Training/42445198 "
-    "--name first": GPU,
-    "lookact eval nav-rloo --checkpoint runs/nav-rloo/first/best --world.scenes data/Validation/41069021 "
-    "--greedy": SCANS,
+    "lookact train nav-rloo --preset full --env.scenes data/Training/42445173 data/Training/42445198 --name first": GPU,
+    "lookact eval nav-rloo --checkpoint runs/nav-rloo/first/best --env.scenes data/Validation/41069021 --greedy": SCANS,
     "lookact scenes check data/Training": SCANS,
     "lookact serve --model Qwen/Qwen3-VL-8B-Instruct --device cuda:1 --dtype bfloat16 --quantise nf4 --port 8001": GPU,
     "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task drawer-open-v3 --name drawer": GPU,

@@ -111,7 +111,7 @@ def test_with_memory_whole_demonstrations_are_imitated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"memory": 8}, {"chunk": 2}])
+@pytest.mark.parametrize("changes", [{}, {"memory": 8}, {"action_chunk": 2}])
 def test_a_policy_learns_what_is_shown(changes):
     vla = policy(**changes)
     table = tabulate(vla, [demo("go left", [[-1, 0]] * 3, 10), demo("go right", [[1, 0]] * 3, 200)], encode=False)
