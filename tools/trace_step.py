@@ -1,7 +1,7 @@
 """tools/trace_step.py [RECIPE ...]: the files that one learning step of a recipe visits, in order of first visit.
 
-Runs each recipe's debug preset and profiles one step of its last loop, evaluation and checkpoint included only if the
-step has them. Files under envs/ (the worlds) are counted apart. `--markdown` prints the table of docs/architecture.md.
+Runs each recipe's debug preset and profiles one step of its last loop, the last but one: evaluation and checkpoint come
+after the last. Files under envs/ (the worlds) are counted apart. `--markdown` prints the table of docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORDS: dict[str, list[str]] = {
     "vqa-ppo": ["--evaluation.every", "99"],
     "vla-ppo": ["--evaluation.every", "99"],
     "pref-sac": ["--judge.kind", "oracle", "--evaluation.every", "99"],
-    "world-duel": ["--evaluation.every", "99"],
+    "world-duel": [],
 }
 """Settings that leave evaluation out of the step."""
 
@@ -54,11 +54,11 @@ class Trace:
 
 
 def traced_steps(original: Callable[..., Any], trace: Trace, number: int) -> Callable[..., Iterator[int]]:
-    """`Run.steps` that profiles its step `number`."""
+    """`Run.steps` that profiles its step `number`; 0 is the last but one."""
 
     def steps(self: Run, total: int, *arguments: Any, **named: Any) -> Iterator[int]:
         for step in original(self, total, *arguments, **named):
-            if step == min(number, total):
+            if step == (number or max(1, total - 1)):
                 # phases before RL have steps too: the last loop's are those that stay
                 trace.files.clear()
                 trace.functions.clear()
@@ -105,7 +105,7 @@ def counts(trace: Trace) -> tuple[int, int, int, int]:
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", default=list(WORDS), metavar="RECIPE")
-    parser.add_argument("--step", type=int, default=10**6, help="which step of the loop (default: the last)")
+    parser.add_argument("--step", type=int, default=0, help="which step of the loop (default: the last but one)")
     parser.add_argument("--markdown", action="store_true", help="print a table")
     arguments = parser.parse_args()
     traces = {recipe: trace_recipe(recipe, arguments.step) for recipe in arguments.recipes or WORDS}
