@@ -74,7 +74,9 @@ def launch(words: Sequence[str], processes: int) -> None:
 
 
 def prepare_process() -> None:
-    """In a launched process, before anything heavy is imported: one thread each, and no life after the launcher's."""
+    """Before anything heavy is imported; in a launched process one thread each, and no life after the launcher's."""
+    # it warns, wherever it is imported, of a faster kernel that it could fetch
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     if not is_launched():
         return
     # the launcher has warned of old names already
