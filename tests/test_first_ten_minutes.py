@@ -36,7 +36,7 @@ def embedded(page: str) -> dict:
 
 def test_the_page_goes_from_set_up_to_the_viewer():
     words = [command.split()[1] for command in RECORDER["commands"](PAGE.read_text(encoding="utf-8"))]
-    assert words == ["--version", "doctor", "train", "eval", "view"]
+    assert words == ["--version", "doctor", "demo", "train", "eval", "view"]
 
 
 def test_long_output_is_shown_by_its_ends():
