@@ -143,6 +143,9 @@ class Config:
     learn: Learn = Learn()
     kl: KL = KL()
     evaluation: Evaluation = Evaluation()
+    reward_functions: tuple[str, ...] = setting(
+        (), help="added to the reward: functions of an episode, MODULE:NAME or MODULE:NAME*WEIGHT"
+    )
     max_error_rate: float = setting(0.2, help="share of failed episodes in a step that stops the run", least=0, most=1)
 
 

@@ -14,7 +14,8 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.kl import AdaptiveKL
 from lookact.recipes.ppo.config import Config
 from lookact.rewards.answer import answer_score, format_fault, turn_taken
-from lookact.rewards.shaping import WeightedParts, env_reward, progress
+from lookact.rewards.functions import load_rewards
+from lookact.rewards.shaping import WeightedParts, progress
 from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
 
@@ -81,8 +82,9 @@ def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:
 
 def make_rewards(cfg: Config) -> WeightedParts:
     """Of spatial VQA the answer's score, the format, the turns taken and what came into view; else the env's own."""
+    own = load_rewards(cfg.reward_functions).parts
     if not is_spatial_vqa(cfg.env):
-        return WeightedParts({"env": (1.0, env_reward)})
+        return WeightedParts(own)
     r = cfg.rewards
     seen = progress("seen_share", gamma=cfg.credit.gamma_turn, kept=r.progress_kept)
     return WeightedParts(
@@ -92,4 +94,5 @@ def make_rewards(cfg: Config) -> WeightedParts:
             "turn": (r.turn, turn_taken),
             "progress": (r.progress, seen),
         }
+        | {name: part for name, part in own.items() if name != "env"}
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from lookact.algorithms.evaluation import Evaluator
+from lookact.algorithms.evaluation import Evaluator, reward_metrics
 from lookact.algorithms.group_advantages import (
     BASELINES,
     anchor_advantages,
@@ -47,6 +47,7 @@ from lookact.protocols import Task
 from lookact.recipes.rloo.config import KL, Config, Learn
 from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy
 from lookact.recipes.rloo.learner import Learner, follow_reference, make_learner
+from lookact.rewards.functions import load_rewards
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.tasks.registry import make_task
 from lookact.training.distributed import sum_gradients
@@ -97,16 +98,18 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """RLOO's iterations."""
     learn, filters = cfg.learn, cfg.sampling.filters()
-    policy, optimizer = learner.policy, learner.optimizer
+    policy, optimizer, rewards = learner.policy, learner.optimizer, load_rewards(cfg.reward_functions)
     for step in run.steps(learn.iterations, "rloo"):
-        # rollouts: `group_size` episodes from each of `groups` starts. None is sampled ahead over a checkpoint: a
-        # resumed run could not do so with the weights from before it
+        # rollouts: `group_size` episodes from each of `groups` starts; none ahead over a checkpoint, so that it resumes
         evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
         clock = [time.perf_counter()]
         episodes = rollouts.collect(step, ahead=not evaluates)
         clock.append(time.perf_counter())
-        lag = staleness_of(episodes, step)
-        metrics = rollout_metrics(episodes, task.outcome) | {"rollout/staleness": float(lag)}
+
+        # rewards: the environment's, and functions of your own
+        episodes, lag = rewards.relabel(episodes), staleness_of(episodes, step)
+        metrics = rollout_metrics(episodes, task.outcome) | reward_metrics(episodes)
+        metrics["rollout/staleness"] = float(lag)
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
         # advantages: the return, or each turn's reward-to-go, against the group's others
