@@ -16,7 +16,9 @@ from lookact.cli.doctor import TESTED
 
 ROOT = Path(__file__).parents[1]
 TOOLS = sorted(
-    path for path in (ROOT / "tools").iterdir() if path.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash")
+    path
+    for path in (ROOT / "tools").iterdir()
+    if path.is_file() and path.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash")
 )
 BUILD = "import sys; from setuptools import build_meta as b; out = sys.argv[1]; b.build_sdist(out); b.build_wheel(out)"
 
