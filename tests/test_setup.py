@@ -24,8 +24,10 @@ BUILD = "import sys; from setuptools import build_meta as b; out = sys.argv[1]; 
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    # the make that runs these tests is no concern of one that they start
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     return subprocess.run(
-        list(map(str, command)), cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=ROOT, env={**own, **variables}, capture_output=True, text=True, check=False
     )
 
 
@@ -82,8 +84,7 @@ def test_make_passes_it_on(tmp_path):
     assert done.returncode != 0
     told, makes_own = done.stderr.splitlines()
     assert "LookAct needs 3.11 or newer" in told
-    # in a make of its own it is make[1]
-    assert re.match(r"make(\[\d+\])?: \*\*\*", makes_own)
+    assert makes_own.startswith("make: ***")
 
 
 def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path):
