@@ -14,7 +14,7 @@ PARTS = "reward_parts"
 
 @dataclass(frozen=True)
 class WeightedParts:
-    """A `RewardSource`: each turn's reward becomes the weighted sum of the parts."""
+    """Each turn's reward becomes the weighted sum of the parts."""
 
     parts: Mapping[str, tuple[float, Part]]
     """Name to weight and part; a part of weight 0 is worked out and logged all the same."""

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from lookact.envs.wrappers.gym_chat import GymChat, anchor_of, read_words
+from lookact.envs.wrappers.gym_chat import GymChat, read_words
 from lookact.errors import EnvError, ParseError
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.random_actor import RandomActor
@@ -103,12 +103,6 @@ def test_words_and_json_are_read(reply, action):
 def test_what_names_no_action_is_told(reply):
     with pytest.raises(ParseError):
         read_words({"left": 0, "right": 1})(reply)
-
-
-def test_anchors_are_equal_for_equal_states_only():
-    first = {"image": np.arange(6).reshape(2, 3), "mission": "go", "direction": 1}
-    assert anchor_of(first) == anchor_of({**first, "image": np.arange(6).reshape(2, 3)})
-    assert len({anchor_of(x) for x in (first, {**first, "direction": 2}, 1, 2, (1, 2), "1")}) == 6
 
 
 def test_collect_runs_it():

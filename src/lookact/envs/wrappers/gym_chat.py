@@ -10,7 +10,6 @@ env = GymChat(
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,9 +79,9 @@ class GymChat:
             if self._env is not None:
                 self._env.close()
             self._env = self._make(start)
-        shown, info = self.env.reset(seed=start)
+        _, info = self.env.reset(seed=start)
         self.turn, self._over = 0, False
-        self._info = self._told(shown, info, succeeded=False, problem="")
+        self._info = self._told(info, succeeded=False, problem="")
         return self._observation(""), self._info
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]:
@@ -95,10 +94,10 @@ class GymChat:
             reward, terminated, truncated, feedback = self.invalid_reward, False, False, f"Invalid: {problem}."
             self._info = {**self._info, "valid_action": False, "action_error": str(problem), "turn": self.turn}
         else:
-            shown, paid, terminated, truncated, info = self.env.step(chosen)
+            _, paid, terminated, truncated, info = self.env.step(chosen)
             reward, feedback = float(paid), ""
             succeeded = bool(self.success(reward, terminated, info))
-            self._info = self._told(shown, info, succeeded=succeeded, problem="")
+            self._info = self._told(info, succeeded=succeeded, problem="")
         truncated = not terminated and (truncated or self.turn >= self.max_turns)
         self._over = terminated or truncated
         return self._observation(feedback), reward, terminated, truncated, self._info
@@ -107,7 +106,7 @@ class GymChat:
         if self._env is not None:
             self._env.close()
 
-    def _told(self, shown: Any, info: Mapping[str, Any], *, succeeded: bool, problem: str) -> dict[str, Any]:
+    def _told(self, info: Mapping[str, Any], *, succeeded: bool, problem: str) -> dict[str, Any]:
         return {
             **info,
             "success": succeeded,
@@ -115,7 +114,6 @@ class GymChat:
             "action_error": problem,
             "turn": self.turn,
             "max_turns": self.max_turns,
-            "anchor": anchor_of(shown),
         }
 
     def _observation(self, feedback: str) -> Observation:
@@ -160,15 +158,3 @@ def scaled(picture: Image, size: int) -> Image:
     """(size, size, 3), each new pixel the mean of those it covers."""
     box = PIL.Image.Resampling.BOX
     return np.asarray(PIL.Image.fromarray(picture).resize((size, size), box), dtype=np.uint8)
-
-
-def anchor_of(shown: Any) -> int:
-    """A number for the environment's own state, equal for equal observations: GiGPO compares turns by it."""
-    if isinstance(shown, Mapping):
-        return zlib.crc32(b"".join(f"{key}:{anchor_of(shown[key])};".encode() for key in sorted(shown)))
-    if isinstance(shown, str | bytes):
-        return zlib.crc32(shown if isinstance(shown, bytes) else shown.encode())
-    if isinstance(shown, tuple | list):
-        return zlib.crc32(b"".join(f"{anchor_of(item)};".encode() for item in shown))
-    array = np.ascontiguousarray(shown)
-    return zlib.crc32(str((array.dtype, array.shape)).encode() + array.tobytes())
