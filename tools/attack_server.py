@@ -65,7 +65,7 @@ def bodies() -> Iterator[tuple[str, bytes, set[int]]]:
     yield "nesting", b"[" * 1_000_000, {413}
     yield "a string without an end", b'{"messages": "' + b'\\"' * 5_000_000, {400}
     yield "a huge number", b'{"messages": ' + b"9" * 100_000 + b"}", {400, 422}
-    yield "a body too large", b'{"messages": "' + b"x" * (40 << 20) + b'"}', {413}
+    yield "a body too large", b'{"messages": "' + b"x" * (80 << 20) + b'"}', {413}
     yield "a lone surrogate", b'{"messages":[{"role":"user","content":"\\ud800"}]}', {422}
     for source in SOURCES:
         yield f"an image {source}", chat([{"type": "image_url", "image_url": {"url": source}}]), {422}
@@ -110,7 +110,7 @@ def answers_meanwhile(address: Address, body: bytes) -> str | None:
 def attack(parts: Sequence[tuple[str, bytes, set[int]]] = ()) -> Iterator[Outcome]:
     from lookact.judges.server.app import create_app
     from lookact.judges.server.batching import Reply
-    from lookact.judges.server.limits import Limits
+    from lookact.serving.limits import Limits
 
     def echo(prompts: Sequence[Any], dropped: Any) -> Iterator[tuple[int, Reply]]:
         yield from ((index, Reply("fine", 1, 1)) for index in range(len(prompts)))

@@ -98,7 +98,7 @@ def served(*words: str) -> Iterator[tuple[Address, subprocess.Popen[str]]]:
 @contextmanager
 def serve_in_thread(app: Any, limits: Any) -> Iterator[Address]:
     """An ASGI application served on loopback from a thread of this process."""
-    from lookact.judges.server.run import bind, make_server, run
+    from lookact.serving.run import bind, make_server, run
 
     bound, server = bind("127.0.0.1", 0), make_server(app, limits)
     thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)

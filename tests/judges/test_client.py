@@ -1,12 +1,13 @@
 import base64
 import io
 import json
+import math
 import threading
 import time
+from email.message import Message
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,10 +18,10 @@ from lookact.judges.client import (
     JudgeClient,
     encode_part,
     encode_png,
-    retry_after,
     server_url,
     wait_until_ready,
 )
+from lookact.serving.client import Answer, retry_after
 
 GOOD = {"choices": [{"message": {"content": "the second"}}]}
 
@@ -90,6 +91,18 @@ def test_a_request_has_the_form_of_openai(flaky, images):
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
 
 
+def test_first_tokens_that_differ_by_blanks_or_case_are_one(flaky):
+    listed = [
+        {"token": token, "logprob": math.log(share)} for token, share in (("Yes", 0.5), (" yes", 0.2), ("no", 0.1))
+    ]
+    server = flaky((200, {}, {"choices": [{"logprobs": {"content": [{"top_logprobs": listed}]}}]}))
+    client, _ = client_of(server)
+    likely = client.first_token(["is it?"])
+    assert {token: math.exp(logprob) for token, logprob in likely.items()} == pytest.approx({"yes": 0.7, "no": 0.1})
+    body = server.seen[0][2]
+    assert (body["max_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
+
+
 def test_failures_that_pass_are_tried_again_and_answers_are_counted_once(flaky):
     server = flaky((503, {}, {}), (None, {}, b""), (500, {}, b"oops"), (200, {}, GOOD))
     client, pauses = client_of(server)
@@ -117,7 +130,9 @@ def test_a_pause_the_server_asks_for_is_kept(flaky):
 
 def test_retry_after_is_read_as_seconds_or_as_a_date():
     def asked(value):
-        return retry_after(httpx.Response(429, headers={"Retry-After": value}))
+        headers = Message()
+        headers["Retry-After"] = value
+        return retry_after(Answer("http://x", 429, headers, b""))
 
     assert asked("3") == 3.0
     assert 100 < asked(formatdate(time.time() + 250, usegmt=True)) <= 250

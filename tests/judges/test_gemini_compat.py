@@ -40,6 +40,20 @@ def test_texts_and_images_of_either_kind_are_described(compat, images):
     assert asked[0].temperature == 0
 
 
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "1"])
+def test_pictures_of_every_mode_arrive_whole(compat, images, mode):
+    module, asked, _ = compat
+    picture = Image.fromarray(images[0]).convert(mode)
+    module.gemini_query_1(["look", picture])
+    np.testing.assert_array_equal(asked[0].messages[0].parts[1], np.asarray(picture.convert("RGB")))
+
+
+def test_greyscale_arrays_arrive_whole(compat, images):
+    module, asked, _ = compat
+    module.gemini_query_1(["look", images[0, :, :, 0]])
+    np.testing.assert_array_equal(asked[0].messages[0].parts[1], np.repeat(images[0, :, :, :1], 3, axis=2))
+
+
 @pytest.mark.parametrize(("reply", "label"), [("-1", "-1"), ("1", "1"), ("The answer is 0.", "0"), ("banana", "-1")])
 def test_a_label_comes_of_the_description(compat, images, reply, label):
     module, asked, verdict = compat

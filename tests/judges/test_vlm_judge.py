@@ -1,3 +1,4 @@
+import json
 import signal
 import threading
 import time
@@ -89,6 +90,40 @@ def test_one_prompt_asks_once():
     assert len(pictures(client.asked[0][0])) == 2
 
 
+class Doubtful(Scripted):
+    """A client that tells how likely each first token is."""
+
+    def first_token(self, content):
+        self.asked.append((list(content), None))
+        return self.answer(content)
+
+
+@pytest.mark.parametrize(("likely", "verdict", "outcome"), [
+    ({"0": -1.0, "1": -0.5, "-": -3.0}, 1, ""),
+    ({"0": -0.4, "-1": -1.5}, 0, ""),
+    ({"0": -2.0, "1": -1.5, "-": -0.5}, -1, "no_preference"),
+    ({"image": -0.1, "the": -2.0}, -1, "unparsable"),
+])  # fmt: skip
+def test_the_likeliest_of_three_answers_decides(likely, verdict, outcome):
+    judge = VLMJudge(Doubtful(lambda content: likely), variant="logprob")
+    (told,) = judge.compare(PAIRS[:1], GOAL)
+    assert told.verdict == verdict
+    assert judge.counts["no_preference"] == (outcome == "no_preference")
+    assert judge.counts["unparsable"] == (outcome == "unparsable")
+    assert json.loads(told.raw_text) == likely
+
+
+def test_the_picture_likelier_to_be_told_a_yes_is_better(tmp_path):
+    client = Doubtful(lambda content: {"yes": -1.0 / (1.0 + content[0].mean()), "no": -2.0})
+    judge = VLMJudge(client, variant="yes", cache=ReplyCache(tmp_path))
+    assert [told.verdict for told in judge.compare(PAIRS, GOAL)] == [1, 0, 1]
+    # four shades, each asked about once
+    assert len(client.asked) == 4
+    silent = VLMJudge(Doubtful(lambda content: {"maybe": -0.1}), variant="yes")
+    silent.compare(PAIRS[:1], GOAL)
+    assert silent.counts["unparsable"] == 1
+
+
 def test_ratings_are_compared_and_a_picture_is_rated_once(tmp_path):
     client = Scripted(lambda content: f"{pictures(content)[0].mean() / 25.5:.1f}")
     judge = VLMJudge(client, variant="rating", cache=ReplyCache(tmp_path))
@@ -113,7 +148,7 @@ def test_a_rating_without_a_number_is_unparsable():
 
 
 def test_ratings_decide():
-    assert (by_rating("3", "4"), by_rating("4", "3"), by_rating("4", "4.0")) == (1, 0, -1)
+    assert (by_rating(["3", "4"]), by_rating(["4", "3"]), by_rating(["4", "4.0"])) == (1, 0, -1)
 
 
 def test_a_rerun_costs_no_request_and_gives_the_same(tmp_path):

@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
+import numpy as np
 from PIL import Image as Pillow
 
-from lookact.errors import JudgeError
-from lookact.seeding import numpy_rng
+from lookact.errors import JudgeError, JudgeRefused
+from lookact.serving.client import Answer, HttpClient, RequestRefused, ServerAway
 from lookact.types import Image
 
-RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504))
-"""Status codes that are retried."""
-MIN_DELAY_S, MAX_DELAY_S = 0.25, 10.0
-"""Seconds before the first retry, and the most between two."""
-MAX_RETRY_AFTER_S = 300.0
-"""A server that asks for a longer pause is asked again after this one."""
+TOP_LOGPROBS = 20
+"""As many as OpenAI's API gives."""
 Content = Sequence[str | Image]
 """Texts and images of one user message, in their order."""
 Item = TypeVar("Item")
@@ -58,17 +53,25 @@ class JudgeClient:
     """Sends single user messages and returns what the model said; safe to use from many threads."""
 
     def __init__(self, spec: ClientSpec, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.spec, self._sleep = spec, sleep
+        self.spec = spec
         self.requests = 0
         """Answered, for the budget."""
-        self.retries = 0
         self._lock = threading.Lock()
         self._model = spec.model
-        self._sent = 0
-        headers = {"Authorization": f"Bearer {spec.token}"} if spec.token else {}
-        bounds = httpx.Limits(max_connections=spec.concurrency, max_keepalive_connections=spec.concurrency)
-        # a proxy from the environment must not stand between this and a local server
-        self._http = httpx.Client(headers=headers, timeout=spec.timeout, limits=bounds, trust_env=False)
+        self._http = HttpClient(
+            # an address may be given with /v1, as OpenAI's clients take it
+            spec.url.rstrip("/").removesuffix("/v1"),
+            token=spec.token,
+            timeout=spec.timeout,
+            retry_s=spec.retry_s,
+            concurrency=spec.concurrency,
+            seed=spec.seed,
+            sleep=sleep,
+        )
+
+    @property
+    def retries(self) -> int:
+        return self._http.retries
 
     @property
     def model(self) -> str:
@@ -79,17 +82,25 @@ class JudgeClient:
 
     def ask(self, content: Content, *, max_tokens: int, temperature: float = 0.0) -> str:
         """The reply to one user message."""
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": [encode_part(part) for part in content]}],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-        }
-        answer = self._send("POST", "/v1/chat/completions", body)
-        text = self._read(answer, "choices", 0, "message", "content")
+        answer = self._complete(content, max_tokens=max_tokens, temperature=temperature)
+        return str(self._read(answer, "choices", 0, "message", "content") or "")
+
+    def first_token(self, content: Content) -> dict[str, float]:
+        """Log-probabilities of the likeliest first tokens of a reply; those that differ by blanks or case are one."""
+        answer = self._complete(content, max_tokens=1, temperature=0.0, logprobs=True, top_logprobs=TOP_LOGPROBS)
+        listed = self._read(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs")
+        likely: dict[str, float] = {}
+        for told in listed:
+            token = str(told["token"]).strip().lower()
+            likely[token] = float(np.logaddexp(likely.get(token, -np.inf), told["logprob"]))
+        return likely
+
+    def _complete(self, content: Content, **settings: Any) -> Answer:
+        messages = [{"role": "user", "content": [encode_part(part) for part in content]}]
+        answer = self._send("POST", "/v1/chat/completions", {"model": self.model, "messages": messages, **settings})
         with self._lock:
             self.requests += 1
-        return str(text or "")
+        return answer
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """`function` of every item, `concurrency` at a time, in order; the first failure stops those not begun."""
@@ -106,52 +117,24 @@ class JudgeClient:
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, method: str, path: str, body: Any = None) -> httpx.Response:
+    def _send(self, method: str, path: str, body: Any = None) -> Answer:
         """One request, tried again while the server is busy or away, for up to `retry_s`."""
-        url, waited = self.spec.url.rstrip("/") + path, 0.0
-        with self._lock:
-            self._sent += 1
-            number = self._sent
-        for attempt in itertools.count():
-            start = time.monotonic()
-            answer, reason = self._try(method, url, body)
-            if answer is not None and answer.is_success:
-                return answer
-            if answer is not None and answer.status_code not in RETRIED:
-                raise JudgeError(f"{url} refused the request: {reason}")
-            pause = max(retry_after(answer), self._pause(number, attempt))
-            waited += time.monotonic() - start + pause
-            if waited > self.spec.retry_s:
-                break
-            with self._lock:
-                self.retries += 1
-            self._sleep(pause)
-        raise JudgeError(
-            f"no answer from {url} within {self.spec.retry_s:g} s ({reason}): start a server with lookact serve, or "
-            "give the right address in SERVER_HOST and SERVER_PORT"
-        )
-
-    def _try(self, method: str, url: str, body: Any) -> tuple[httpx.Response | None, str]:
-        """The response, if any, and what is wrong with it."""
         try:
-            answer = self._http.request(method, url, json=body)
-        except httpx.TransportError as error:
-            return None, f"{type(error).__name__}: {error}"
-        return answer, f"{answer.status_code}, {error_message(answer)}" if not answer.is_success else ""
+            return self._http.send(method, path, body)
+        except RequestRefused as error:
+            raise JudgeRefused(str(error)) from error
+        except ServerAway as error:
+            remedy = "start a server with lookact serve, or give the right address in SERVER_HOST and SERVER_PORT"
+            raise JudgeError(f"{error}: {remedy}") from error
 
-    def _read(self, answer: httpx.Response, *path: str | int) -> Any:
+    def _read(self, answer: Answer, *path: str | int) -> Any:
         try:
             value = answer.json()
             for step in path:
                 value = value[step]
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise JudgeError(f"{answer.url} does not answer as OpenAI's API does: is it a VLM server?") from error
+            raise JudgeRefused(f"{answer.url} does not answer as OpenAI's API does: is it a VLM server?") from error
         return value
-
-    def _pause(self, number: int, attempt: int) -> float:
-        """Twice as long each time, and half of it by chance: clients that failed together must not return together."""
-        whole = min(MAX_DELAY_S, MIN_DELAY_S * 2.0 ** min(attempt, 16))
-        return whole * (0.5 + 0.5 * float(numpy_rng(self.spec.seed, "jitter", number, attempt).random()))
 
 
 def server_url() -> str:
@@ -172,28 +155,6 @@ def wait_until_ready(url: str, *, seconds: float, sleep: Callable[[float], None]
         if time.monotonic() > deadline:
             raise JudgeError(f"no server at {url} after {seconds:g} s: start it with lookact serve")
         sleep(0.2)
-
-
-def error_message(answer: httpx.Response) -> str:
-    """What an error response says, in one line."""
-    try:
-        text = str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        text = answer.text
-    return " ".join(text.split())[:200]
-
-
-def retry_after(answer: httpx.Response | None) -> float:
-    """Seconds that a response asks to wait, given as a number or a date; 0 where it says nothing that can be read."""
-    given = "" if answer is None else answer.headers.get("Retry-After", "")
-    try:
-        return min(MAX_RETRY_AFTER_S, max(0.0, float(given)))
-    except ValueError:
-        pass
-    try:
-        return min(MAX_RETRY_AFTER_S, max(0.0, parsedate_to_datetime(given).timestamp() - time.time()))
-    except (ValueError, TypeError):
-        return 0.0
 
 
 def encode_part(part: str | Image) -> dict[str, Any]:

@@ -22,4 +22,5 @@ RATING = (
     "The goal is {goal}. How close is this picture to the goal, from 0 (not begun) to 10 (reached)? "
     "Answer with one number and nothing else."
 )
+YES = "The goal is {goal}. Is the goal reached in this picture? Answer with yes or no and nothing else."
 DESCRIPTION_TOKENS, VERDICT_TOKENS = 256, 16

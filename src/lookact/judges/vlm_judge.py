@@ -1,8 +1,10 @@
 """A VLM that compares two images against a goal (RL-VLM-F, arXiv:2402.03681): describe first, then decide.
 
 Variants: `two_step` asks for a description of both images, then for 0, 1 or -1 by the description alone; `single`
-asks for the number at once; `rating` asks for 0 to 10 for each image and compares. Every request goes through the
-cache, so that what was once answered is never asked again, also where a run was killed between two steps.
+asks for the number at once; `logprob` asks the same and takes the likeliest of 0, 1 and - by its log-probability;
+`rating` asks for 0 to 10 for each image and compares; `yes` asks of each whether the goal is reached, and compares the
+log-probabilities of "yes". Every request goes through the cache, so that what was once answered is never asked again,
+also where a run was killed between two steps.
 """
 
 from __future__ import annotations
@@ -26,9 +28,19 @@ from lookact.judges.client import Content, JudgeClient
 from lookact.text.verdicts import parse_verdict, strip_think
 from lookact.types import Image, Preference
 
-Variant = Literal["two_step", "single", "rating"]
+Variant = Literal["two_step", "single", "logprob", "rating", "yes"]
 Pair = tuple[Image, Image]
+LOGPROBS = 0
+"""In place of a number of tokens: the log-probabilities of the first."""
 COUNTS = ("pairs", "requests", "cached", "identical", "no_preference", "unparsable")
+QUESTIONS = {
+    "two_step": (prompts.DESCRIBE, prompts.VERDICT),
+    "single": (prompts.SINGLE,),
+    "logprob": (prompts.SINGLE,),
+    "rating": (prompts.RATING, prompts.RATING),
+    "yes": (prompts.YES, prompts.YES),
+}
+"""What each variant asks about a pair, in order."""
 RATING = re.compile(r"(?<![\w.])(10(?:\.0+)?|\d(?:\.\d+)?)(?!\.?\d|\w)")
 
 
@@ -60,9 +72,16 @@ class VLMJudge:
         first, second = pair
         if np.array_equal(first, second):
             return Preference(first, second, -1, "identical"), "identical"
-        replies = {"two_step": self._two_step, "single": self._single, "rating": self._rating}[self.variant](pair, goal)
+        ask = {
+            "two_step": self._two_step,
+            "single": self._single,
+            "logprob": self._logprob,
+            "rating": self._rating,
+            "yes": self._yes,
+        }[self.variant]
+        replies = ask(pair, goal)
         try:
-            verdict = by_rating(*replies) if self.variant == "rating" else parse_verdict(replies[-1])
+            verdict = READ[self.variant](replies)
             outcome = "no_preference" if verdict == -1 else ""
         except ParseError:
             verdict, outcome = -1, "unparsable"
@@ -82,12 +101,23 @@ class VLMJudge:
         question = prompts.RATING.format(goal=goal)
         return [self._ask([image, question], prompts.VERDICT_TOKENS) for image in pair]
 
+    def _logprob(self, pair: Pair, goal: str) -> list[str]:
+        return [self._ask(both(pair, prompts.SINGLE.format(goal=goal)), LOGPROBS)]
+
+    def _yes(self, pair: Pair, goal: str) -> list[str]:
+        question = prompts.YES.format(goal=goal)
+        return [self._ask([image, question], LOGPROBS) for image in pair]
+
     def _ask(self, content: Content, max_tokens: int) -> str:
+        """The reply, or the log-probabilities of its first token as JSON where `max_tokens` is LOGPROBS."""
         asked = False
 
         def ask() -> str:
             nonlocal asked
-            reply = self.client.ask(content, max_tokens=max_tokens)
+            if max_tokens == LOGPROBS:
+                reply = json.dumps(self.client.first_token(content))
+            else:
+                reply = self.client.ask(content, max_tokens=max_tokens)
             asked = True
             return reply
 
@@ -108,10 +138,46 @@ def both(pair: Pair, question: str) -> list[str | Image]:
     return [prompts.DESCRIBE_OPENING, pair[0], prompts.DESCRIBE_BETWEEN, pair[1], question]
 
 
-def by_rating(first: str, second: str) -> int:
+def by_number(replies: Sequence[str]) -> int:
+    """0, 1 or -1 as the last reply says it."""
+    return parse_verdict(replies[-1])
+
+
+def by_logprob(replies: Sequence[str]) -> int:
+    """The likeliest of 0, 1 and -1 (or -, where a tokenizer cuts it in two)."""
+    likely: dict[str, float] = json.loads(replies[-1])
+    if "0" not in likely and "1" not in likely:
+        raise ParseError(f"neither 0 nor 1 is among the likeliest tokens {sorted(likely)}: the judge must answer one")
+    scores = [likely.get(token, -np.inf) for token in ("0", "1", "-1", "-")]
+    return (0, 1, -1, -1)[int(np.argmax(scores))]
+
+
+def by_yes(replies: Sequence[str]) -> int:
+    """0, 1 or -1 by which of two images is likelier to be told a yes."""
+    likely = [json.loads(reply) for reply in replies]
+    if not all("yes" in each for each in likely):
+        raise ParseError("yes is not among the likeliest tokens: the judge must answer yes or no")
+    return by_score(*(each["yes"] for each in likely))
+
+
+def by_rating(replies: Sequence[str]) -> int:
     """0, 1 or -1 by which of two ratings is higher."""
-    ratings = [parse_rating(first), parse_rating(second)]
-    return -1 if ratings[0] == ratings[1] else int(ratings[1] > ratings[0])
+    return by_score(*map(parse_rating, replies))
+
+
+def by_score(first: float, second: float) -> int:
+    """0 or 1, the higher of two scores; -1 where they are equal."""
+    return -1 if first == second else int(second > first)
+
+
+READ: dict[str, Callable[[Sequence[str]], int]] = {
+    "two_step": by_number,
+    "single": by_number,
+    "logprob": by_logprob,
+    "rating": by_rating,
+    "yes": by_yes,
+}
+"""The verdict of the replies, by variant."""
 
 
 def parse_rating(text: str) -> float:

@@ -2,10 +2,11 @@ import socket
 import threading
 
 import httpx
+import numpy as np
 import pytest
 
 from lookact.judges.client import encode_png
-from lookact.judges.server.batching import Reply
+from lookact.judges.server.batching import Reply, TokenLogprob
 
 POST = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 JSON_HEADER = b"Content-Type: application/json\r\n"
@@ -43,12 +44,17 @@ def test_both_forms_answer_with_their_shapes(serve_here, images, wait_for):
     plain = httpx.post(f"{url}/generate", json={"messages": [{"role": "user", "content": native}]}).json()
     assert plain["text"] == "look (32, 32, 3)"
     assert plain["usage"] == {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}
-    linked = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": data_url, "detail": "low"}}]
-    body = {"model": "any", "messages": [{"role": "user", "content": linked}], "temperature": 0, "user": "x"}
+    linked = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": data_url, "detail": "high"}}]
+    body = {"model": "echo", "messages": [{"role": "user", "content": linked}], "temperature": 0, "user": "x"}
     chat = httpx.post(f"{url}/v1/chat/completions", json=body).json()
     assert (chat["object"], chat["model"]) == ("chat.completion", "echo")
     assert chat["choices"] == [
-        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "look (32, 32, 3)"}}
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "look (32, 32, 3)"},
+            "logprobs": None,
+        }
     ]
     assert chat["usage"]["total_tokens"] == 3
     wait_for(lambda: metric(url, "held_bytes") == 0)
@@ -93,20 +99,109 @@ def test_a_bad_body_is_told_in_one_line(serve_here, body, status, told):
         assert told in error_of(response)
 
 
-def test_what_cannot_be_done_is_refused_and_not_ignored(serve_here):
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({"n": 17}, "n: "),
+        ({"n": True}, "n: "),
+        ({"stop": [""]}, "stop"),
+        ({"stop": ["x"] * 17}, "stop"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"logprobs": 0}, "logprobs"),
+        ({"top_logprobs": 2}, "set logprobs to true"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"stream": 1}, "stream"),
+        ({"stream": True, "n": 2}, "comes alone"),
+        ({"stream": True, "logprobs": True}, "without logprobs"),
+        ({"stream_options": {"include_usage": True}}, "set stream to true"),
+        ({"response_format": {"type": "json_object"}}, "can't hold replies to a form: ask for JSON in the prompt"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty"),
+        ({"presence_penalty": -1}, "presence_penalty"),
+        ({"logit_bias": {"7": 1}}, "logit_bias"),
+        ({"store": True}, "store"),
+        ({"min_p": 0.1}, "min_p: this server has no such field: leave it out"),
+        ({"messages": [{"role": "user", "content": "x", "name": "Ann"}]}, "messages.0.name: this server has no such"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_not_ignored(serve_here, extra, told):
+    response = httpx.post(f"{serve_here()}/v1/chat/completions", json=HELLO | extra)
+    assert response.status_code == 422
+    assert told in error_of(response)
+
+
+def test_what_changes_nothing_is_taken(serve_here):
+    harmless = {"stream": False, "n": 1, "stop": None, "frequency_penalty": 0, "presence_penalty": 0.0, "tools": []}
+    harmless |= {"logit_bias": {}, "response_format": {"type": "text"}, "tool_choice": "none", "store": False}
+    returned = {"role": "assistant", "content": "hi", "refusal": None, "annotations": None, "audio": None}
+    told = {
+        "messages": [*HELLO["messages"], {**returned, "function_call": None, "tool_calls": None}, *HELLO["messages"]]
+    }
+    assert httpx.post(f"{serve_here()}/v1/chat/completions", json=told | harmless).status_code == 200
+
+
+def test_the_models_name_is_checked_and_told(serve_here):
     url = serve_here()
-    for extra in (
-        {"stream": True},
-        {"n": 2},
-        {"stop": ["x"]},
-        {"tools": [{}]},
-        {"logprobs": True},
-        {"logprobs": 0},
-        {"n": True},
-    ):
-        assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | extra).status_code == 422
-    harmless = {"stream": False, "n": 1, "stop": None, "frequency_penalty": 0}
-    assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | harmless).status_code == 200
+    assert httpx.get(f"{url}/v1/models/echo").json()["id"] == "echo"
+    unknown = httpx.get(f"{url}/v1/models/Qwen/Qwen3-VL-8B-Instruct")
+    assert (unknown.status_code, error_of(unknown)) == (
+        404,
+        "no model 'Qwen/Qwen3-VL-8B-Instruct' here: ask for 'echo'",
+    )
+    for name, status in (("echo", 200), (None, 200), ("gpt-4o", 404), ("", 404)):
+        assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | {"model": name}).status_code == status
+
+
+def test_a_developers_message_is_a_system_message(serve_here):
+    def generate(prompts, dropped):
+        for index, prompt in enumerate(prompts):
+            yield index, Reply(" ".join(message.role for message in prompt.messages), 1, 1)
+
+    body = {"messages": [{"role": "developer", "content": "be brief"}, *HELLO["messages"]]}
+    said = httpx.post(f"{serve_here(generate)}/v1/chat/completions", json=body).json()
+    assert said["choices"][0]["message"]["content"] == "system user"
+
+
+def test_n_replies_have_seeds_of_their_own_and_share_a_prompt(serve_here):
+    def generate(prompts, dropped):
+        for index, prompt in enumerate(prompts):
+            yield index, Reply(str(prompt.seed), prompt_tokens=5, completion_tokens=2, finish="length")
+
+    url = serve_here(generate)
+    body = HELLO | {"n": 3, "seed": 7, "temperature": 1.0}
+    first, second = (httpx.post(f"{url}/v1/chat/completions", json=body).json() for _ in range(2))
+    said = [choice["message"]["content"] for choice in first["choices"]]
+    assert [choice["index"] for choice in first["choices"]] == [0, 1, 2]
+    assert said[0] == "7"
+    assert len(set(said)) == 3
+    assert first["usage"] == {"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11}
+    assert second["choices"] == first["choices"]
+
+
+def test_n_replies_that_find_no_room_leave_the_line(serve_here):
+    url = serve_here(queue=2)
+    assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | {"n": 3}).status_code == 429
+    assert metric(url, "queue_waiting") == 0
+    assert httpx.post(f"{url}/v1/chat/completions", json=HELLO | {"n": 2}).status_code == 200
+
+
+def test_log_probabilities_come_in_openais_form(serve_here):
+    def generate(prompts, dropped):
+        for index, prompt in enumerate(prompts):
+            told = TokenLogprob("1", -0.1, (("1", -0.1), ("é", -2.5))[: prompt.top_logprobs])
+            yield index, Reply("1", 1, 1, logprobs=(told,) if prompt.top_logprobs is not None else ())
+
+    url = serve_here(generate)
+
+    def told(**extra):
+        return httpx.post(f"{url}/v1/chat/completions", json=HELLO | extra).json()["choices"][0]["logprobs"]
+
+    one = {"token": "1", "logprob": -0.1, "bytes": [49]}
+    assert told() is None
+    assert told(logprobs=True) == {"content": [{**one, "top_logprobs": []}]}
+    other = {"token": "é", "logprob": -2.5, "bytes": [195, 169]}
+    assert told(logprobs=True, top_logprobs=2) == {"content": [{**one, "top_logprobs": [one, other]}]}
 
 
 def test_wrong_paths_methods_and_types_have_their_codes(serve_here):
@@ -145,6 +240,14 @@ def test_a_body_too_large_is_refused_whether_announced_or_not(serve_here):
         assert vast.recv(4096).startswith(b"HTTP/1.1 413")
     assert httpx.post(f"{url}/generate", json=HELLO).status_code == 200
     assert metric(url, "held_bytes") == 0
+
+
+@pytest.mark.slow
+def test_a_benchmarks_32_frames_fit_whatever_they_show(serve_here):
+    noise = np.random.default_rng(0).integers(0, 255, (480, 640, 3), dtype=np.uint8)
+    part = {"type": "image", "image": encode_png(noise)}
+    body = {"messages": [{"role": "user", "content": [part] * 32}]}
+    assert httpx.post(f"{serve_here()}/generate", json=body, timeout=60).status_code == 200
 
 
 def test_decoded_images_count_against_the_budget(serve_here, images):

@@ -5,8 +5,8 @@ import pytest
 
 from lookact.errors import EngineError
 from lookact.judges.server.batching import JobQueue, Reply, Worker
-from lookact.judges.server.limits import Limits, Refused
-from lookact.judges.server.metrics import Metrics
+from lookact.serving.limits import Limits, Refused
+from lookact.serving.metrics import Metrics
 
 LIMITS = Limits(queue=3, batch=2, batch_wait=0.05)
 
@@ -118,7 +118,7 @@ def outcomes(generate, prompts, **limits):
 
     async def scenario():
         queue = JobQueue(Limits(**limits))
-        working = asyncio.ensure_future(Worker(generate, queue, Metrics()).run())
+        working = asyncio.ensure_future(Worker(generate, queue, Metrics({})).run())
         jobs = [queue.put(prompt) for prompt in prompts]
         found = await asyncio.wait_for(asyncio.gather(*(job.future for job in jobs), return_exceptions=True), 30)
         working.cancel()
@@ -159,7 +159,7 @@ def test_replies_come_as_they_are_finished():
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
             yield 0, Reply("long")
 
-        working = asyncio.ensure_future(Worker(generate, queue, Metrics()).run())
+        working = asyncio.ensure_future(Worker(generate, queue, Metrics({})).run())
         long, short = queue.put("long"), queue.put("short")
         first = await asyncio.wait_for(short.future, 30)
         waiting = not long.future.done()
@@ -183,7 +183,7 @@ def test_the_model_hears_who_has_left():
             yield 1, Reply("stayed")
 
         jobs = [queue.put("left"), queue.put("stayed")]
-        working = asyncio.ensure_future(Worker(generate, queue, Metrics()).run())
+        working = asyncio.ensure_future(Worker(generate, queue, Metrics({})).run())
         await asyncio.wait_for(jobs[1].future, 30)
         await asyncio.sleep(0.05)
         working.cancel()
@@ -196,7 +196,7 @@ def test_the_model_hears_who_has_left():
 def test_an_engine_error_reaches_whoever_waits():
     async def scenario():
         queue = JobQueue(Limits())
-        working = asyncio.ensure_future(Worker(lambda prompts, dropped: 1 / 0, queue, Metrics()).run())
+        working = asyncio.ensure_future(Worker(lambda prompts, dropped: 1 / 0, queue, Metrics({})).run())
         try:
             await asyncio.wait_for(queue.put("a").future, 30)
         finally:

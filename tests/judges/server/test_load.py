@@ -117,7 +117,7 @@ def storm(url, expected):
 
     jobs = [(ask, path, body, text) for (path, body), text in zip(valid_requests(), expected)]
     jobs += [(post_bad, url, body, status) for body, status in BAD * 4]
-    jobs += [(post_bad, url, b" " * (33 << 20), 413)] * 2
+    jobs += [(post_bad, url, b" " * (65 << 20), 413)] * 2
     jobs += [
         (hang, url, text.encode(), done)
         for text in ("", "POST /gen", HEAD.format(50) + "{", "GET / HTTP/1.1\r\nX-A") * 2
@@ -163,7 +163,7 @@ def test_sixty_four_clients_good_and_bad(server, wait_for):
         storm(url, alone)
     wait_for(lambda: metric(url, "held_bytes") == 0 and metric(url, "queue_waiting") == 0)
     grown = psutil.Process(process.pid).memory_info().rss - before
-    # three more rounds bring six bodies of 33 MB each: kept, they would show
+    # three more rounds bring six bodies of 65 MB each: kept, they would show
     assert grown < 40 << 20
     assert metric(url, "dropped_total") > 0
     assert process.poll() is None

@@ -8,13 +8,12 @@ import pytest
 from PIL import Image
 
 from lookact.judges.client import encode_png
-from lookact.judges.server.limits import Limits, Refused
 from lookact.judges.server.prompts import (
     decode_image,
     decode_messages,
     decoded_bytes,
     image_bytes,
-    make_prompt,
+    make_prompts,
     open_image,
     open_messages,
     token_limit,
@@ -28,6 +27,7 @@ from lookact.judges.server.schema import (
     ImageUrlPart,
     TextPart,
 )
+from lookact.serving.limits import Limits, Refused
 
 LIMITS = Limits(messages=3, images=2, text_characters=20)
 
@@ -76,17 +76,17 @@ def test_images_belong_to_the_user(images):
 
 
 def test_defaults_are_greedy_and_named_values_win():
-    plain = make_prompt(GenerateRequest([ChatMessage("user", "hi")]), ())
+    plain = make_prompts(GenerateRequest([ChatMessage("user", "hi")]), ())[0]
     assert (plain.temperature, plain.top_p, plain.max_tokens) == (0.0, 0.9, 512)
     chat = ChatRequest([ChatMessage("user", "hi")], temperature=0.7, top_p=0.5, seed=3, max_tokens=9)
-    prompt = make_prompt(chat, ())
+    prompt = make_prompts(chat, ())[0]
     assert (prompt.temperature, prompt.top_p, prompt.seed, prompt.max_tokens) == (0.7, 0.5, 3, 9)
     assert token_limit(ChatRequest([ChatMessage("user", "hi")], max_completion_tokens=4)) == 4
 
 
 def test_without_a_seed_every_request_draws_its_own():
     request = GenerateRequest([ChatMessage("user", "hi")], temperature=1.0)
-    assert make_prompt(request, ()).seed != make_prompt(request, ()).seed
+    assert make_prompts(request, ())[0].seed != make_prompts(request, ())[0].seed
 
 
 IMAGE_LIMITS = Limits(image_bytes=100_000, image_pixels=1000 * 1000)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lookact.errors import EngineError
-from lookact.judges.server.limits import Limits, Refused
-from lookact.judges.server.metrics import Metrics
+from lookact.serving.limits import Limits, Refused
+from lookact.serving.metrics import Metrics
 from lookact.types import Image
 
 log = logging.getLogger(__name__)
@@ -22,6 +22,15 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT, EXPECTED_WAIT = 10, 4
 """Moments after which a batch begins, even if others still join; and moments without one more after which those who
 were here a batch ago are no longer waited for."""
+MODEL_METRICS = {
+    "prompt_tokens_total": ("counter", "tokens read"),
+    "completion_tokens_total": ("counter", "tokens written"),
+    "images_total": ("counter", "images decoded"),
+    "batches_total": ("counter", "batches run"),
+    "batch_rows_total": ("counter", "requests run in batches"),
+    "batch_seconds_total": ("counter", "seconds the model was busy"),
+    "queue_waiting": ("gauge", "requests waiting"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,21 @@ class Prompt:
     top_p: float = 0.9
     seed: int = 0
     """Of the draws above temperature 0."""
+    top_logprobs: int | None = None
+    """How many of the likeliest tokens are told at each place, beside the one that was taken; None: nothing."""
+    stop: tuple[str, ...] = ()
+    """A reply ends before the first of these."""
+    streamed: bool = False
+    """The reply is given in parts, too."""
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token of a reply with its log-probability, and the likeliest at its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,9 +75,12 @@ class Reply:
     text: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    finish: Literal["stop", "length"] = "stop"
+    finish: Literal["stop", "length", ""] = "stop"
+    """Empty in a part of a streamed reply, whose text is all there is so far."""
     error: str = ""
     """The fault of the prompt, in one line; empty where the model answered."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Of each token, where they were asked for."""
 
 
 Generate = Callable[[Sequence[Prompt], Callable[[int], bool]], Iterator[tuple[int, Reply]]]
@@ -69,6 +96,8 @@ class Job:
 
     prompt: Prompt
     future: asyncio.Future[Reply]
+    parts: asyncio.Queue[Reply | EngineError] | None = None
+    """Takes a streamed reply's parts in place of the promise, the whole of it last."""
     dropped: bool = False
 
 
@@ -154,7 +183,9 @@ class Worker:
                 await loop.run_in_executor(self._thread, self._answer, jobs, loop)
                 seconds = time.monotonic() - start
                 self.queue.batch_seconds = 0.8 * self.queue.batch_seconds + 0.2 * seconds
-                self.metrics.batch(len(jobs), seconds)
+                self.metrics.add("batches_total")
+                self.metrics.add("batch_rows_total", len(jobs))
+                self.metrics.add("batch_seconds_total", seconds)
         finally:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -162,7 +193,8 @@ class Worker:
         answered: set[int] = set()
         try:
             for index, reply in self.generate([job.prompt for job in jobs], lambda i: jobs[i].dropped):
-                answered.add(index)
+                if reply.finish:
+                    answered.add(index)
                 loop.call_soon_threadsafe(fulfil, jobs[index], reply)
             failure = "the model gave no reply"
         except Exception as error:
@@ -181,7 +213,9 @@ def fulfil(job: Job, outcome: Reply | EngineError) -> None:
     """Keep the promise, unless nobody waits any more."""
     if job.future.done():
         return
-    if isinstance(outcome, EngineError):
+    if job.parts is not None:
+        job.parts.put_nowait(outcome)
+    elif isinstance(outcome, EngineError):
         job.future.set_exception(outcome)
     else:
         job.future.set_result(outcome)

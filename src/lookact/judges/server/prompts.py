@@ -9,13 +9,16 @@ import re
 import secrets
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from PIL import Image as Pillow
 
 from lookact.judges.server.batching import Message, Prompt
-from lookact.judges.server.limits import Limits, Refused
 from lookact.judges.server.schema import ChatMessage, ChatRequest, GenerateRequest, ImagePart, Part, TextPart
+from lookact.seeding import derive
+from lookact.serving.limits import Limits, Refused
 from lookact.types import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -69,21 +72,37 @@ def decoded_bytes(messages: Opened) -> tuple[int, int]:
 
 def decode_messages(messages: Opened) -> tuple[Message, ...]:
     return tuple(
-        Message(message.role, tuple(part if isinstance(part, str) else decode_image(part) for part in parts))
+        Message(role_of(message), tuple(part if isinstance(part, str) else decode_image(part) for part in parts))
         for message, parts in messages
     )
 
 
-def make_prompt(request: GenerateRequest | ChatRequest, messages: tuple[Message, ...]) -> Prompt:
-    """The prompt of decoded messages under the request's settings."""
-    chosen = request.top_p if isinstance(request, ChatRequest) else None
-    return Prompt(
-        messages=messages,
-        max_tokens=token_limit(request),
-        temperature=request.temperature or 0.0,
-        top_p=TOP_P if chosen is None else chosen,
-        seed=secrets.randbits(62) if request.seed is None else request.seed,
+def role_of(message: ChatMessage) -> Literal["system", "user", "assistant"]:
+    """A developer's message is what was a system message before."""
+    return "system" if message.role == "developer" else message.role
+
+
+def make_prompts(request: GenerateRequest | ChatRequest, messages: tuple[Message, ...]) -> list[Prompt]:
+    """The prompt of decoded messages under the request's settings, once for each reply."""
+    seed = secrets.randbits(62) if request.seed is None else request.seed
+    prompt = Prompt(messages, token_limit(request), request.temperature or 0.0, TOP_P, seed)
+    if isinstance(request, GenerateRequest):
+        return [prompt]
+    if request.top_logprobs and not request.logprobs:
+        raise Refused(422, "top_logprobs without logprobs: set logprobs to true")
+    if request.stream and (request.logprobs or (request.n or 1) > 1):
+        raise Refused(422, "a streamed reply comes alone and without logprobs: leave out stream, or n and logprobs")
+    if request.stream_options and not request.stream:
+        raise Refused(422, "stream_options without stream: set stream to true")
+    prompt = replace(
+        prompt,
+        top_p=TOP_P if request.top_p is None else request.top_p,
+        top_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
+        streamed=bool(request.stream),
     )
+    others = range(1, request.n or 1)
+    return [prompt, *(replace(prompt, seed=derive(seed, "reply", number)) for number in others)]
 
 
 def token_limit(request: GenerateRequest | ChatRequest) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from lookact.errors import ConfigError
-from lookact.judges.server.limits import Limits
+from lookact.serving.limits import Limits
 
 THREAD_SECONDS = 2.0
 
@@ -22,7 +22,8 @@ THREAD_SECONDS = 2.0
 def bind(host: str, port: int) -> socket.socket:
     """A bound socket that does not listen yet: a port in use is found out before a model is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # named as TCP, or asyncio leaves the delay on that makes a second small write wait for 40 ms
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
@@ -34,12 +35,12 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(app: Any, bound: socket.socket, limits: Limits) -> None:
+def serve(app: Any, bound: socket.socket, limits: Limits, *, websockets: bool = False) -> None:
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait."""
     # uvicorn raises its signal again when it is done: a server that was asked to end has not failed
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    asyncio.run(run_and_leave(make_server(app, limits), bound, limits))
+    asyncio.run(run_and_leave(make_server(app, limits, websockets=websockets), bound, limits))
 
 
 async def run_and_leave(server: uvicorn.Server, bound: socket.socket, limits: Limits) -> None:
@@ -52,11 +53,14 @@ async def run_and_leave(server: uvicorn.Server, bound: socket.socket, limits: Li
         last.start()
 
 
-def make_server(app: Any, limits: Limits) -> uvicorn.Server:
+def make_server(app: Any, limits: Limits, *, websockets: bool = False) -> uvicorn.Server:
+    """`websockets` takes connections of that kind too, with messages of up to `limits.body_bytes`."""
     config = uvicorn.Config(
         app,
         http="h11",
-        ws="none",
+        ws="websockets-sansio" if websockets else "none",
+        ws_max_size=limits.body_bytes,
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -86,7 +90,8 @@ async def watch(server: uvicorn.Server, seconds: float) -> None:
         now = time.monotonic()
         # a connection that has handled another request since the last look counts anew
         connections: set[Any] = set(server.server_state.connections)
-        idle = [(held, held.cycle) for held in connections if is_idle(held)]
+        # a websocket's application looks after it
+        idle = [(held, held.cycle) for held in connections if hasattr(held, "cycle") and is_idle(held)]
         idle_since = {key: idle_since.get(key, now) for key in idle}
         for (held, _), since in idle_since.items():
             if now - since > seconds:

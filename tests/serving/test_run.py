@@ -1,3 +1,4 @@
+import asyncio
 import signal
 import socket
 import subprocess
@@ -10,8 +11,8 @@ import httpx
 import pytest
 
 from lookact.errors import ConfigError
-from lookact.judges.server import run
-from lookact.judges.server.run import bind
+from lookact.serving import run
+from lookact.serving.run import bind
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -37,6 +38,23 @@ def test_a_port_in_use_is_told_at_once():
     bound.close()
     with pytest.raises(ConfigError, match="cannot serve on 203"):
         bind("203.0.113.1", 0)
+
+
+def test_small_answers_are_not_held_back():
+    async def delay_is_off():
+        heard = asyncio.get_running_loop().create_future()
+
+        async def hear(reader, writer):
+            heard.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        bound = bind("127.0.0.1", 0)
+        async with await asyncio.start_server(hear, sock=bound):
+            _, writer = await asyncio.open_connection(*bound.getsockname())
+            writer.close()
+            return await heard
+
+    assert asyncio.run(delay_is_off())
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /generate HTT", b"POST /generate HTTP/1.1\r\nHost: [::1]\r\nX-Slow: "])
@@ -136,8 +154,8 @@ def held(url):
 HANGS = """
 import time
 from fastapi import FastAPI
-from lookact.judges.server.limits import Limits
-from lookact.judges.server.run import bind, serve
+from lookact.serving.limits import Limits
+from lookact.serving.run import bind, serve
 
 app = FastAPI()
 

@@ -3,16 +3,16 @@ import json
 
 import pytest
 
-from lookact.judges.server.limits import Budget, Limits
-from lookact.judges.server.metrics import Metrics
-from lookact.judges.server.middleware import RequestMiddleware, error_response, has_more_tokens, place
+from lookact.serving.limits import Budget, Limits
+from lookact.serving.metrics import Metrics
+from lookact.serving.middleware import RequestMiddleware, error_response, has_more_tokens, place
 
 LIMITS = Limits(body_bytes=10)
 
 
 def admit(events, *, headers=(), path="/generate", budget=None, token=""):
     """What a application behind the middleware answers to a stream of events, and what it read of it."""
-    its_budget, metrics, sent, bodies, taken = budget or Budget(1000), Metrics(), [], [], []
+    its_budget, metrics, sent, bodies, taken = budget or Budget(1000), Metrics({}), [], [], []
     events = iter(events)
 
     async def app(scope, receive, send):

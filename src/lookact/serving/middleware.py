@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hmac
 import json
 import re
@@ -19,8 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from lookact.errors import EngineError
-from lookact.judges.server.limits import Budget, Limits, Refused
-from lookact.judges.server.metrics import Metrics
+from lookact.serving.limits import Budget, Limits, Refused
+from lookact.serving.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -65,6 +67,9 @@ class RequestMiddleware:
         self.hosts = {"localhost", socket.gethostname().lower(), *(name.lower() for name in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._admit_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -119,6 +124,20 @@ class RequestMiddleware:
 
         await self.app(scope, replay, send)
 
+    async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The same checks before a websocket is opened; its messages are the application's to bound."""
+        headers = dict(scope["headers"])
+        try:
+            self._check_host(headers)
+            # browsers send it: pages of anywhere may open websockets to this machine, and say so by it alone
+            if b"origin" in headers:
+                raise Refused(403, "pages in a browser are not served: connect from a program")
+            self._check_token({b"authorization": as_bearer(headers.get(b"authorization", b""))})
+        except Refused as error:
+            await error_response(error.status, str(error))(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         name = host_name(headers.get(b"host", b"localhost").decode("latin-1"))
         if not self.token and name not in self.hosts and not is_address(name):
@@ -161,6 +180,19 @@ def has_more_tokens(body: bytes, most: int) -> bool:
     return next(islice(_TOKEN.finditer(body), most, None), None) is not None
 
 
+def as_bearer(header: bytes) -> bytes:
+    """`Api-Key TOKEN`, as openpi's client sends, and the password of ws://user:TOKEN@host as a bearer token."""
+    kind, _, given = header.partition(b" ")
+    if kind.lower() == b"api-key":
+        return b"Bearer " + given
+    if kind.lower() != b"basic":
+        return header
+    try:
+        return b"Bearer " + base64.b64decode(given, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
+
+
 def host_name(header: str) -> str:
     """The name or address in a Host header, without its port."""
     name = header.strip().lower()
@@ -175,12 +207,15 @@ def is_address(name: str) -> bool:
     return True
 
 
-def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """`{"error": {"message", "type", "code"}}`, whatever the message holds."""
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """`{"error": {"message", "type", "code"}}`, the message in one line."""
     kind = KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    line = " ".join(message.split())[:500]
+    return {"error": {"message": " ".join(message.split())[:500], "type": kind, "code": status}}
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     # ascii: a lone surrogate in a message must not break the answer
-    body = json.dumps({"error": {"message": line, "type": kind, "code": status}}, ensure_ascii=True)
+    body = json.dumps(error_body(status, message), ensure_ascii=True)
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -197,7 +232,12 @@ def add_error_handlers(app: FastAPI) -> None:
         worst = max(error.errors(), key=lambda each: len(each["loc"]))
         if worst["type"] == "json_invalid":
             return error_response(400, f"the body is not JSON: {worst.get('ctx', {}).get('error', worst['msg'])}")
-        return error_response(422, f"{place(worst['loc'])}: {worst['msg']}")
+        told = (
+            "this server has no such field: leave it out"
+            if worst["type"] == "unexpected_keyword_argument"
+            else worst["msg"]
+        )
+        return error_response(422, f"{place(worst['loc'])}: {told}")
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

@@ -1,7 +1,7 @@
 import pytest
 
 from lookact.errors import ConfigError
-from lookact.judges.server.limits import Budget, Limits, Refused
+from lookact.serving.limits import Budget, Limits, Refused
 
 
 def test_a_budget_refuses_what_does_not_fit_and_takes_it_once_there_is_room():

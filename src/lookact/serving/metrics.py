@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-HELP = {
+Help = Mapping[str, tuple[str, str]]
+"""Name to kind and meaning."""
+SHARED: Help = {
     "requests_total": ("counter", "requests answered, by path and status"),
-    "prompt_tokens_total": ("counter", "tokens read"),
-    "completion_tokens_total": ("counter", "tokens written"),
-    "images_total": ("counter", "images decoded"),
-    "batches_total": ("counter", "batches run"),
-    "batch_rows_total": ("counter", "requests run in batches"),
-    "batch_seconds_total": ("counter", "seconds the model was busy"),
     "dropped_total": ("counter", "requests whose client left or waited too long"),
-    "queue_waiting": ("gauge", "requests waiting"),
     "held_bytes": ("gauge", "bytes held for requests under way"),
     "request_seconds": ("histogram", "seconds from a request's arrival to its answer"),
 }
 
 
 class Metrics:
-    """Counts from the event loop and from the model's thread."""
+    """Counts from the event loop and from threads: what every server counts, and this one's `own`."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: Help) -> None:
+        self.help = {**SHARED, **own}
         self._lock = threading.Lock()
         self._values: Counter[tuple[str, str]] = Counter()
 
@@ -40,21 +37,12 @@ class Metrics:
         self.add("request_seconds_sum", seconds)
         self.add("request_seconds_count")
 
-    def tokens(self, read: int, written: int) -> None:
-        self.add("prompt_tokens_total", read)
-        self.add("completion_tokens_total", written)
-
-    def batch(self, rows: int, seconds: float) -> None:
-        self.add("batches_total")
-        self.add("batch_rows_total", rows)
-        self.add("batch_seconds_total", seconds)
-
     def render(self, **gauges: float) -> str:
         """The page that Prometheus reads."""
         with self._lock:
             values = dict(self._values) | {(name, ""): value for name, value in gauges.items()}
         lines = []
-        for name, (kind, text) in HELP.items():
+        for name, (kind, text) in self.help.items():
             lines += [f"# HELP lookact_{name} {text}", f"# TYPE lookact_{name} {kind}"]
             for (key, labels), value in values.items():
                 if key == name or (kind == "histogram" and key.startswith(f"{name}_")):

@@ -13,10 +13,11 @@ MIB = 1 << 20
 class Limits:
     """Bounds of one request and of all requests together."""
 
-    body_bytes: int = 32 * MIB
+    body_bytes: int = 64 * MIB
+    """Room for 32 frames of 640x480 pixels as PNG, whatever they show."""
     image_bytes: int = 8 * MIB
     image_pixels: int = 4096 * 4096
-    images: int = 8
+    images: int = 64
     messages: int = 64
     json_tokens: int = 16384
     """Strings, commas and brackets of a body, counted before it is parsed: a million empty parts would take half
