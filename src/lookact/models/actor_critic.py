@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from lookact.batch import ActorCriticOutput, ControlInputs, Scores
+from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs, Scores
 from lookact.errors import ConfigError
 from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
 
@@ -21,6 +21,12 @@ def draw(
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     actions = mean if greedy else mean + log_std.exp() * noise
     return actions, gaussian_logprob(actions, mean, log_std), output.values
+
+
+def sample_gaussian(policy: Any, inputs: ControlInputs, noise: Tensor) -> tuple[Tensor, ActorOutput]:
+    """Actions (b, a) of a Gaussian policy from standard normal noise (b, a), and its output."""
+    output: ActorOutput = policy.actor(inputs)
+    return output.mean[:, 0] + output.log_std.exp() * noise, output
 
 
 def score(output: ActorCriticOutput, actions: Tensor) -> Scores:

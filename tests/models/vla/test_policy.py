@@ -273,3 +273,77 @@ def test_the_same_seed_gives_the_same_policy():
     again = policy(seed=3)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters()))
     assert not torch.equal(first.head.weight, other.head.weight)
+
+
+FLOW = {"action_head": "flow", "flow_steps": 3}
+
+
+def moving(**changes) -> VLA:
+    """A flow policy whose velocity and noise depend on what it is shown."""
+    vla = policy(**FLOW, **changes)
+    generator = torch.Generator().manual_seed(7)
+    for parameter in vla.head.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    return vla
+
+
+@pytest.mark.parametrize("noise", ["learned", "sde"])
+@pytest.mark.parametrize("changes", [{}, {"action_chunk": 3, "memory": 8, "std_schedule": "decay"}])
+def test_a_flow_policys_chain_is_scored_as_it_was_sampled(noise, changes):
+    vla = moving(flow_noise=noise, **changes)
+    vla.set_progress(0.4)
+    inputs, chunk = steps(vla), changes.get("action_chunk", 1)
+    chain, logprobs, values = vla.act(inputs, generator=torch.Generator().manual_seed(1))
+    assert chain.shape == (4, 4 * 2 * chunk) == (4, vla.spec.sample_size)
+    scores = vla.evaluate(replace(inputs, actions=chain))
+    torch.testing.assert_close(scores.logprobs[:, 0], logprobs, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(scores.values[:, 0], values)
+    # the chain ends in a chunk, whose first action is done
+    torch.testing.assert_close(vla.executed(chain), chain.view(4, 4, chunk, 2)[:, 3, 0])
+    greedy = vla.act(inputs, generator=None, greedy=True)[0]
+    assert float(greedy[:, : 2 * chunk].abs().sum()) == 0.0
+    assert torch.equal(greedy, vla.sample(inputs, torch.zeros_like(greedy))[0])
+
+
+def test_a_flow_policys_noise_starts_as_it_is_set_and_learns():
+    vla = policy(std=0.3, **FLOW)
+    inputs = replace(steps(vla), actions=torch.randn(4, 8))
+    log_std = vla.actor(inputs).log_std
+    # three steps together have the deviation that is set; the prior has one of 1
+    torch.testing.assert_close(log_std[:, :2], torch.zeros(4, 2))
+    torch.testing.assert_close(log_std[:, 2:], torch.full((4, 6), math.log(0.3 / math.sqrt(3))))
+    vla.evaluate(inputs).logprobs.sum().backward()
+    assert float(vla.head.deviation.weight.grad.abs().sum()) > 0
+    assert float(vla.head.velocity.weight.grad.abs().sum()) > 0
+    assert float(vla.fusion.readout.grad.abs().sum()) > 0
+    assert vla.log_std.grad is None
+    moved = moving(std=0.3)
+    bounds = (moved.actor(inputs).log_std[:, 2:].detach() - math.log(0.3 / math.sqrt(3))).abs()
+    assert 0 < float(bounds.min()) <= float(bounds.max()) <= math.log(3.0)
+
+
+def test_windows_of_a_flow_policy_carry_the_memory_on():
+    vla = moving(memory=8)
+    each = [steps(vla, seed=seed) for seed in range(3)]
+    joined = ControlInputs(
+        *(torch.stack([getattr(step, name) for step in each], dim=1) for name in ("actions", "state")),
+        {camera: torch.stack([step.images[camera] for step in each], dim=1) for camera in ("head", "wrist")},
+        *(torch.stack([getattr(step, name) for step in each], dim=1) for name in ("text_ids", "history")),
+    )
+    starts = torch.zeros(4, 3, dtype=torch.bool)
+    starts[0, 2] = True
+    found = vla.hidden_windows(SequenceInputs(joined, vla.start_carry(4), starts))
+    carry = vla.start_carry(4)
+    for number, step in enumerate(each):
+        carry = carry.masked_fill(starts[:, number].view(1, -1, 1), 0.0)
+        hidden, _, carry = vla.hidden(replace(step, carry=carry))
+        torch.testing.assert_close(found[:, number], hidden, rtol=1e-5, atol=1e-5)
+
+
+def test_actions_are_done_in_the_units_of_their_bounds():
+    vla = policy(action_bounds=((-2.0, 10.0), (2.0, 30.0)))
+    drawn = torch.tensor([[-1.0, 0.0], [0.5, 5.0]])
+    done = vla.executed(drawn)
+    assert done.tolist() == [[-2.0, 20.0], [1.0, 30.0]]
+    torch.testing.assert_close(vla.normalise_actions(done), drawn.clamp(-1, 1))
+    assert policy().executed(drawn) is drawn

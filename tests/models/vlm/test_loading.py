@@ -9,9 +9,19 @@ from safetensors.torch import load_file, save_file
 
 from lookact.errors import ConfigError, DataError, TokenMismatch
 from lookact.models.vlm import loading
-from lookact.models.vlm.loading import LoraSpec, load_chat, load_processor, merged_state, save_chat, write_snapshot
+from lookact.models.vlm.loading import (
+    LoraSpec,
+    base_state,
+    engine_state,
+    load_chat,
+    load_processor,
+    merged_state,
+    save_chat,
+    write_snapshot,
+)
 from lookact.models.vlm.policy import ChatVLM
 from lookact.text.tokenizers import assert_same_tokenizer
+from lookact.training.weights import write_weights
 
 LORA = LoraSpec(rank=2, alpha=4, targets=("q_proj", "v_proj"))
 
@@ -63,6 +73,44 @@ def test_an_adapter_folder_loads_with_its_base(tiny_folder: Path, tmp_path: Path
     inputs = conversations(chat, [2])
     assert torch.equal(chat.evaluate(inputs).logprobs, again.evaluate(inputs).logprobs)
     assert any(parameter.requires_grad for parameter in again.parameters())
+
+
+def test_a_run_with_adapters_can_be_moved(tiny_folder: Path, tmp_path: Path, monkeypatch) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_folder, run / "model")
+    monkeypatch.chdir(tmp_path)
+    chat = load_chat("run/model", lora=LORA)
+    disturb_adapters(chat)
+    save_chat(chat, "run/sft")
+    write_weights(chat.model, Path("run/checkpoint-1"))
+    moved = run.rename(tmp_path / "elsewhere")
+    monkeypatch.chdir("/")
+    for name in ("sft", "checkpoint-1"):
+        assert str(tmp_path) not in (moved / name / "adapter_config.json").read_text()
+        again = load_chat(moved / name)
+        assert all(torch.equal(a, b) for a, b in zip(again.parameters(), chat.parameters()))
+    shutil.rmtree(moved / "model")
+    with pytest.raises(DataError, match="move the whole run"):
+        load_chat(moved / "sft")
+
+
+def test_a_base_outside_the_run_is_named_by_its_path(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = save_chat(load_chat(tiny_folder, lora=LORA), tmp_path / "run" / "sft")
+    written = json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert written == str(tiny_folder.resolve())
+
+
+@pytest.mark.parametrize(
+    ("lora", "scale"),
+    [
+        (LoraSpec(rank=4), 2.0),
+        (LoraSpec(rank=4, alpha=32), 8.0),
+        (LoraSpec(rank=4, rslora=True), 4.0),
+    ],
+)
+def test_the_scale_of_adapters(tiny_folder: Path, lora: LoraSpec, scale: float) -> None:
+    layer = load_chat(tiny_folder, lora=lora).causal.model.language_model.layers[0].self_attn.q_proj
+    assert layer.scaling["default"] == pytest.approx(scale)
 
 
 def test_merged_export_needs_no_adapters_and_leaves_them_in_place(
@@ -244,3 +292,17 @@ def test_code_in_a_checkpoint_is_not_run_even_if_the_terminal_says_yes(tmp_path,
     with pytest.raises(DataError, match="cannot load"):
         load_chat(tmp_path)
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_engine_is_sent_the_change_that_adapters_make(tiny_folder: Path) -> None:
+    chat = load_chat(tiny_folder, lora=LORA)
+    disturb_adapters(chat)
+    sent, base, merged = engine_state(chat), base_state(chat), merged_state(chat)
+    assert base.keys() == merged.keys()
+    assert len(sent) == 2 * 2 * 2
+    for name in [name for name in sent if ".lora_A." in name]:
+        change = sent[name.replace("lora_A", "lora_B")] @ sent[name]
+        weight = name.removeprefix("base_model.model.").replace(".lora_A", "")
+        torch.testing.assert_close(base[weight] + change, merged[weight])
+    whole = load_chat(tiny_folder)
+    assert engine_state(whole).keys() == merged_state(whole).keys()

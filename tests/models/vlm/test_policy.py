@@ -9,7 +9,8 @@ from transformers import DynamicCache
 from lookact.batch import TokenInputs
 from lookact.errors import DataError
 from lookact.models.actor_critic import ValueHead
-from lookact.models.vlm.policy import ChatVLM, fit_image, fits, rope_positions
+from lookact.models.vlm.families.qwen import fit_image, fits, rope_positions
+from lookact.models.vlm.policy import ChatVLM
 
 
 def stock_logits(chat: ChatVLM, inputs: TokenInputs) -> Tensor:

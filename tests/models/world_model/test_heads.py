@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from lookact.errors import ConfigError
-from lookact.models.world_model.heads import ActionHead, ActionSpec, CodebookHead, neighbourhoods, sample_flow_times
+from lookact.models.world_model.heads import ActionHead, ActionSpec, CodebookHead, neighbourhoods
+from lookact.ops.flow import sample_flow_times
 
 LATENT = 3
 

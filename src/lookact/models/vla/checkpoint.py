@@ -65,7 +65,7 @@ def load_vla(folder: Path, *, device: str = "cpu") -> VLA:
         raise DataError(f"{folder} is no vla-ppo checkpoint: it needs {SPEC} and {WEIGHTS}")
     try:
         specs = json.loads((folder / SPEC).read_text(encoding="utf-8"))
-        policy = PolicySpec(**specs["policy"] | {"cameras": tuple(specs["policy"]["cameras"])})
+        policy = read_policy_spec(specs["policy"])
         vision, text = VisionSpec(**specs["vision"]), TextSpec(**specs["text"])
         dinov2 = open_dinov2(TINY, Dinov2Config.from_pretrained(folder / VISION), 0)
         bert = open_bert(TINY, BertConfig.from_pretrained(folder / TEXT), 0)
@@ -74,6 +74,13 @@ def load_vla(folder: Path, *, device: str = "cpu") -> VLA:
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{folder} does not hold a whole policy: {first_line(error)}") from error
     return vla.to(device)
+
+
+def read_policy_spec(told: dict[str, Any]) -> PolicySpec:
+    """A policy's spec from JSON, which has lists for tuples."""
+    bounds = told.get("action_bounds")
+    bounds = None if bounds is None else tuple(tuple(map(float, bound)) for bound in bounds)
+    return PolicySpec(**told | {"cameras": tuple(told["cameras"]), "action_bounds": bounds})
 
 
 def _assemble(

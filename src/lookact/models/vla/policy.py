@@ -1,7 +1,8 @@
 """A vision-language-action policy: frames, an instruction, the arm's own state and its last actions in, an action out.
 
-The action is drawn from a diagonal Gaussian whose mean a transformer over all tokens gives. A policy with action chunks
-predicts several: the first is executed, scored and trained by reward, the rest are an auxiliary BC target.
+A transformer over all tokens gives the mean of a diagonal Gaussian from which the action is drawn, or the hidden state
+from which a flow denoises it. A policy with action chunks predicts several: the first is executed. A Gaussian policy
+scores it alone, and the rest are an auxiliary BC target; a flow policy draws and scores its whole denoising chain.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs, Scores, SequenceInputs
-from lookact.models.actor_critic import ValueHead, draw, score
+from lookact.models.actor_critic import ValueHead, draw, sample_gaussian, score
+from lookact.models.flow_head import FlowHead, FlowNoise
 from lookact.models.vla.encoders import TextEncoder, VisionEncoder, initialise
 from lookact.seeding import torch_rng
 
@@ -46,6 +48,19 @@ class PolicySpec:
     """Where a decaying standard deviation ends."""
     memory: int = 0
     """Hidden size of the GRU over steps; 0: none."""
+    action_head: Literal["gaussian", "flow"] = "gaussian"
+    flow_steps: int = 4
+    """Euler steps from noise to an action."""
+    flow_noise: FlowNoise = "learned"
+    action_bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """What the policy's -1 and 1 stand for, by action dimension; None: themselves."""
+
+    @property
+    def sample_size(self) -> int:
+        """Numbers that are drawn and scored for one action: its own, or those of the chain that leads to it."""
+        if self.action_head == "gaussian":
+            return self.action_size
+        return (self.flow_steps + 1) * self.action_chunk * self.action_size
 
 
 class Block(nn.Module):
@@ -128,7 +143,10 @@ class VLA(nn.Module):
         tokens = queries + 3 + spec.history
         self.places = nn.Parameter(torch.zeros(tokens, width))
         self.fusion = Fusion(width, spec.layers, spec.heads, generator)
-        self.head = nn.Linear(width, spec.action_chunk * spec.action_size)
+        chunk = spec.action_chunk * spec.action_size
+        self.head: Any = nn.Linear(width, chunk)
+        if spec.action_head == "flow":
+            self.head = FlowHead(width, chunk, steps=spec.flow_steps, noise=spec.flow_noise)
         self.critic = nn.ModuleDict(
             {"trunk": Fusion(width, spec.value_layers, spec.heads, generator), "head": ValueHead(width, width)}
         )
@@ -142,7 +160,10 @@ class VLA(nn.Module):
         initialise(self.critic["head"].inner, generator)  # type: ignore[arg-type]
         with torch.no_grad():
             # a fresh policy hardly moves
-            self.head.weight.mul_(0.1)
+            if spec.action_head == "flow":
+                self.head.init_weights()
+            else:
+                self.head.weight.mul_(0.1)
             self.places.normal_(0.0, spec.width**-0.5, generator=generator)
         if spec.memory:
             self.memory = nn.GRUCell(spec.width, spec.memory)
@@ -204,7 +225,42 @@ class VLA(nn.Module):
         return output.with_values(VLA.value(self, output.critic_features))
 
     def actor(self, inputs: ControlInputs) -> ActorOutput:
-        """Means and the memory after one step a row."""
+        """Means and the memory after one step a row; a flow policy's are those of the chain in `inputs.actions`."""
+        hidden, tokens, carry = self.hidden(inputs)
+        if self.spec.action_head == "flow":
+            mean, log_std = self.head.score(hidden, self._chunk_log_std(), inputs.actions)
+            return ActorOutput(mean.unsqueeze(1), log_std, tokens, carry)
+        mean = self.head(hidden).unflatten(-1, (self.spec.action_chunk, self.spec.action_size))
+        return ActorOutput(mean, self.action_log_std(), tokens, carry)
+
+    def sample(self, inputs: ControlInputs, noise: Tensor) -> tuple[Tensor, ActorOutput]:
+        """What is drawn from standard normal noise (b, sample_size), and the output that scores it."""
+        if self.spec.action_head == "gaussian":
+            return sample_gaussian(self, inputs, noise)
+        hidden, tokens, carry = self.hidden(inputs)
+        chain, mean, log_std = self.head.sample(hidden, self._chunk_log_std(), noise)
+        return chain, ActorOutput(mean.unsqueeze(1), log_std, tokens, carry)
+
+    def executed(self, actions: Tensor) -> Tensor:
+        """The action (b, a) to be done of what was drawn: a chain ends in a chunk, whose first action is executed."""
+        spec = self.spec
+        if spec.action_head == "flow":
+            last = actions.shape[-1] - spec.action_chunk * spec.action_size
+            actions = actions[..., last : last + spec.action_size]
+        if spec.action_bounds is None:
+            return actions
+        bounds = torch.tensor(spec.action_bounds).to(actions)
+        return torch.lerp(bounds[0], bounds[1], (actions.clamp(-1.0, 1.0) + 1) / 2)
+
+    def normalise_actions(self, actions: Tensor) -> Tensor:
+        """Actions (..., a) as they are done, as the policy knows them: in -1..1 between its bounds."""
+        if self.spec.action_bounds is None:
+            return actions
+        bounds = torch.tensor(self.spec.action_bounds).to(actions)
+        return (actions - bounds[0]) / (bounds[1] - bounds[0]) * 2 - 1
+
+    def hidden(self, inputs: ControlInputs) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The action head's input (b, d), the critic's tokens, and the memory after one step a row."""
         tokens = self._tokens(inputs)
         hidden, carry = self.fusion(tokens), None
         if self.spec.memory:
@@ -212,9 +268,8 @@ class VLA(nn.Module):
             assert before is not None
             after = self.memory(hidden, before[0])
             hidden, carry = hidden + self.recall(after), after.unsqueeze(0)
-        mean = self.head(hidden).unflatten(-1, (self.spec.action_chunk, self.spec.action_size))
         # the critic's gradient stops at the tokens: it must not spoil what was cloned
-        return ActorOutput(mean, self.action_log_std(), tokens.detach(), carry)
+        return hidden, tokens.detach(), carry
 
     def value(self, critic_features: Tensor) -> Tensor:
         """Values (b,) of the actor's tokens."""
@@ -228,13 +283,21 @@ class VLA(nn.Module):
             return self.log_std + ratio * self.progress
         return self.log_std.clamp(NARROWEST, WIDEST)
 
+    def _chunk_log_std(self) -> Tensor:
+        return self.action_log_std().repeat(self.spec.action_chunk)
+
     @torch.no_grad()
     def act(
         self, inputs: ControlInputs, *, generator: torch.Generator | None, greedy: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions (b, a), their log-probs (b,) and values (b,); `inputs.actions` are not used."""
-        output = self(inputs)
-        return draw(output, generator=generator, greedy=greedy)
+        """Actions (b, a) or chains, their log-probs (b,) and values (b,); `inputs.actions` are not used."""
+        if self.spec.action_head == "gaussian":
+            return draw(self(inputs), generator=generator, greedy=greedy)
+        shape = len(inputs.state), self.spec.sample_size
+        noise = torch.zeros(shape) if greedy else torch.randn(shape, generator=generator)
+        chain, output = self.sample(inputs, noise.to(self.device))
+        scored = output.with_values(self.value(output.critic_features))
+        return chain, score(scored, chain).logprobs[:, 0], scored.values
 
     def evaluate(self, inputs: ControlInputs) -> Scores:
         """Log-probs, entropy and values (b, 1) of the actions taken."""
@@ -256,6 +319,16 @@ class VLA(nn.Module):
         )
         return torch.stack([output.mean for output in outputs], dim=1), joined
 
+    def hidden_windows(self, inputs: SequenceInputs) -> Tensor:
+        """The action head's inputs (b, t, d) over windows of steps, the memory carried on inside each."""
+        carry, found = inputs.carry, []
+        for step in range(inputs.starts.shape[1]):
+            carry = carry.masked_fill(inputs.starts[:, step].view(1, -1, 1), 0.0)
+            hidden, _, after = self.hidden(_step_of(inputs.steps, step, carry))
+            found.append(hidden)
+            carry = carry if after is None else after
+        return torch.stack(found, dim=1)
+
     def encode(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
         """Pooled tokens (b, n, d) of all cameras' frames or features, and one feature (b, g) of them and the state."""
         pooled = self.vision_encoder(images)
@@ -270,7 +343,7 @@ class VLA(nn.Module):
             self.entries["pooled"](pooled).unsqueeze(1),
             self.entries["text"](self.text_encoder(inputs.text_ids)).unsqueeze(1),
             self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
-            # environments clip actions to -1..1
+            # environments clip actions to their bounds
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),
         ]
         return torch.cat(parts, dim=1) + self.places

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer, Qwen3VLVisionBlock
@@ -29,12 +30,54 @@ Run = Callable[..., Any]
 """Calls a block, with or without activation checkpointing: `run(function, *args)`."""
 
 
+def attention_mask(
+    kernel: str, attend: Tensor | None, hidden: Tensor, *, window: int | None = None, joined: Tensor | None = None
+) -> Tensor | None:
+    """The causal mask of new states (b, n, d) over tokens of which `attend` (b, past + n) says which are real.
+
+    A `window` hides all but the last tokens; each run of True in `joined` (b, n) sees itself whole.
+
+    FlashAttention is causal by itself and wants (b, past + n), from which it cuts padding out; SDPA wants
+    (b, 1, n, past + n) with True where a query looks; eager attention adds the same as numbers.
+    """
+    if kernel.startswith("flash"):
+        return None if attend is None or bool(attend.all()) else attend
+    if attend is None:
+        if kernel == "sdpa" and joined is None and (window is None or hidden.shape[1] <= window):
+            return None
+        attend = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+    n, total = hidden.shape[1], attend.shape[1]
+    visible = attend[:, None, None, :]
+    if n > 1:
+        query = torch.arange(total - n, total, device=attend.device)[:, None]
+        key = torch.arange(total, device=attend.device)[None, :]
+        # padding looks at itself, since a row of nothing but masked keys would give NaN
+        visible = (visible & (key <= query)) | (key == query)
+    if joined is not None and n > 1:
+        visible = visible | functional.pad(same_run(joined), (total - n, 0))
+    if window is not None:
+        # counted in real tokens: a cache has padding between its turns
+        place = attend.cumsum(dim=1)
+        visible = visible & (place[:, None, -n:, None] - place[:, None, None, :] < window)
+    if kernel != "eager":
+        return visible
+    added = torch.zeros(visible.shape, dtype=hidden.dtype, device=hidden.device)
+    return added.masked_fill(~visible, torch.finfo(hidden.dtype).min)
+
+
+def same_run(marked: Tensor) -> Tensor:
+    """(b, 1, n, n) True where two places of (b, n) are in one unbroken run of True."""
+    starts = marked & ~functional.pad(marked, (1, 0))[:, :-1]
+    run = torch.where(marked, starts.cumsum(dim=1), 0)
+    return ((run[:, :, None] == run[:, None, :]) & marked[:, :, None])[:, None]
+
+
 def decoder_layer(
     layer: Any, hidden: Tensor, mask: Tensor | None, rotary: Rotary, cache: Any = None, keep: Tensor | None = None
 ) -> Tensor:
     """One layer over hidden states (b, n, d); its output at the places `keep` (b, k) alone if given.
 
-    `mask` (b, 1, n, total) is True where a query attends; None is plain causal attention.
+    `mask` is as `attention_mask` makes it; None is plain causal attention.
     """
     if not is_plain_layer(layer):
         whole: Tensor = layer(hidden, attention_mask=mask, position_embeddings=rotary, past_key_values=cache)
@@ -53,6 +96,8 @@ def is_plain_layer(layer: Any) -> bool:
     """Whether a layer can be run in parts: the dense kind under SDPA, not sharded, no hook that moves it around."""
     plain = ENABLED and isinstance(layer, Qwen3VLTextDecoderLayer) and not hasattr(layer, "_hf_hook")
     here = plain and not isinstance(layer.input_layernorm.weight, DTensor)
+    # a sharded layer is whole while its backward pass recomputes it: it must take the way that its forward pass took
+    here = here and not (isinstance(layer, FSDPModule) and torch.is_grad_enabled())
     return here and layer.self_attn.config._attn_implementation == "sdpa"
 
 
@@ -250,5 +295,7 @@ def _rotate_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
     return _rotated(grad, cosine, sine, -1.0), None, None
 
 
+_norm.register_fake(_norm_forward)
+_rotate.register_fake(lambda states, cosine, sine: _rotated(states, cosine, sine, 1.0))
 _norm.register_autograd(_norm_backward, setup_context=_norm_setup)
 _rotate.register_autograd(_rotate_backward, setup_context=_rotate_setup)

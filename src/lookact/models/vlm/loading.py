@@ -5,25 +5,34 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForImageTextToText, AutoTokenizer, BitsAndBytesConfig
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+)
+from transformers.utils import cached_file
 
-from lookact.errors import ConfigError, DataError
+from lookact.errors import ConfigError, DataError, TokenMismatch
 from lookact.models.actor_critic import ValueHead
-from lookact.models.vlm.policy import ChatVLM, pixel_budget
-from lookact.models.vlm.sources import ADAPTER_FILE, CHAT_EXAMPLE, HUB_NAME, adapter_base
+from lookact.models.vlm.families import OTHER, Family, family_of
+from lookact.models.vlm.families.family import write_files
+from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.sources import ADAPTER_FILE, CHAT, CHAT_EXAMPLE, HUB_NAME, adapter_base, place_base
 
 VALUE_FILE = "value_head.safetensors"
 OUTPUT = "lm_head.weight"
@@ -35,10 +44,13 @@ class LoraSpec:
     """Low-rank adapters (arXiv:2106.09685) on the linears whose names end in `targets`."""
 
     rank: int = 16
-    alpha: int = 32
+    alpha: int | None = None
+    """None: twice the rank."""
     dropout: float = 0.0
     """Above 0 the scores of one and the same unit vary from call to call."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    rslora: bool = False
+    """Scale by alpha over the root of the rank (arXiv:2312.03732)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ def load_chat(
     gradient_checkpointing: bool = False,
     value_head: bool = False,
 ) -> ChatVLM:
-    """A Qwen3-VL policy from `source`: a checkpoint folder, an adapter folder of `save_chat`, or a Hub name.
+    """A policy from `source`: a checkpoint folder, an adapter folder of `save_chat`, or a Hub name.
 
     An adapter folder brings its own adapters, whatever `lora` says. A saved value head is loaded with it;
     `value_head=True` makes a fresh one where there is none.
@@ -76,8 +88,9 @@ def load_chat(
         model = PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
     elif lora is not None:
         model = add_lora(model, lora)
-    processor = load_image_processor(base, min_pixels, max_pixels)
-    chat = ChatVLM(model, AutoTokenizer.from_pretrained(base, trust_remote_code=False), processor)
+    processor = family_of(model.config.model_type).load_images(base, min_pixels, max_pixels)
+    chat = ChatVLM(model, load_tokenizer(base, model), processor)
+    check_chat(chat, base)
     chat.value_head = load_value_head(Path(source) / VALUE_FILE, chat, fresh=value_head)
     chat.banned = chat.banned.to(chat.output_weight.device)
     chat.gradient_checkpointing = gradient_checkpointing
@@ -93,6 +106,7 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
         # on a copy: merging takes the adapters out of the model that is trained on
         model = copy.deepcopy(chat.model).merge_and_unload()
     model.save_pretrained(folder)
+    place_base(folder)
     save_processor(chat, folder)
     if chat.value_head is not None:
         save_file(chat.value_head.state_dict(), folder / VALUE_FILE)
@@ -101,8 +115,45 @@ def save_chat(chat: ChatVLM, folder: Path | str, *, merge: bool = False) -> Path
 
 def save_processor(chat: ChatVLM, folder: Path) -> None:
     """Saves the tokenizer and the image processor beside the weights."""
+    if chat.family is OTHER:
+        chat.image_processor.save_pretrained(folder)
+        return
     chat.tokenizer.save_pretrained(folder)
-    save_image_processor(chat.image_processor, folder)
+    write_files(chat.family, chat.config, chat.image_processor, folder)
+
+
+def load_tokenizer(base: str, model: Any) -> Any:
+    """The checkpoint's tokenizer, which must be the model's; a chat template in a file of its own is taken in."""
+    tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
+    if tokenizer.chat_template is None:
+        path = cached_file(base, "chat_template.json", _raise_exceptions_for_missing_entries=False)
+        tokenizer.chat_template = None if path is None else json.loads(Path(path).read_text())["chat_template"]
+    family, rows = family_of(model.config.model_type), model.get_output_embeddings().weight.shape[0]
+    if tokenizer.chat_template is None and not family.name.startswith("qwen3-vl"):
+        raise DataError(f"{base} has no chat template: put a chat_template.jinja into it")
+    if len(tokenizer) > rows:
+        raise TokenMismatch(f"{base}: the tokenizer has {len(tokenizer)} tokens, the model {rows}: take both from one")
+    end = family.end or tokenizer.eos_token
+    if end not in tokenizer.get_vocab():
+        raise TokenMismatch(f"{base}: the tokenizer has no {end}, which ends a reply: take the model's own")
+    return tokenizer
+
+
+def check_chat(chat: ChatVLM, base: str) -> None:
+    """Refuse a template, image tokens or an attention that are not this model's, before anything is sampled."""
+    blank = np.zeros((64, 64, 3), dtype=np.uint8)
+    shown = chat.encode_prompt(chat.spelling.opening("", "?", 1), [blank])
+    if chat.image_pad_id not in shown:
+        raise TokenMismatch(
+            f"{base}: an image is written without the model's image token, {chat.image_pad_id}: the tokenizer or the "
+            "chat template is another model's"
+        )
+    try:
+        chat.spelling.check()
+    except TokenMismatch as error:
+        raise TokenMismatch(f"{base}: {error}") from None
+    if chat.family.joined_images and chat.decoder.config._attn_implementation.startswith("flash"):
+        raise ConfigError(f"{base}: FlashAttention can't join an image's tokens: set --model.attention sdpa")
 
 
 def resolve(source: Path | str) -> tuple[str, Path | None]:
@@ -137,8 +188,8 @@ def load_model(
     try:
         # without the word transformers asks on a terminal, and runs what the checkpoint brings
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
-        if not config.model_type.startswith("qwen3_vl"):
-            raise ConfigError(f"{base} is a {config.model_type} model: choose a Qwen3-VL checkpoint")
+        if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+            raise ConfigError(f"{base} is a {config.model_type} model: choose a {CHAT} checkpoint")
         model, report = AutoModelForImageTextToText.from_pretrained(base, output_loading_info=True, **options)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise DataError(f"cannot load {base}: {first_line(error)}") from error
@@ -159,7 +210,12 @@ def nf4(compute: torch.dtype) -> BitsAndBytesConfig:
 def add_lora(model: Any, lora: LoraSpec) -> Any:
     """`model` frozen, with fresh adapters that change nothing yet."""
     settings = LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=list(lora.targets), bias="none"
+        r=lora.rank,
+        lora_alpha=2 * lora.rank if lora.alpha is None else lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora_modules(model, lora.targets),
+        use_rslora=lora.rslora,
+        bias="none",
     )
     try:
         return get_peft_model(model, settings)
@@ -167,22 +223,14 @@ def add_lora(model: Any, lora: LoraSpec) -> Any:
         raise ConfigError(f"LoRA targets {lora.targets} do not fit the model: {first_line(error)}") from error
 
 
-def load_image_processor(base: str, min_pixels: int | None, max_pixels: int | None) -> Any:
-    """The checkpoint's image processor with its pixel budget set and checked."""
-    processor = Qwen2VLImageProcessorPil.from_pretrained(base)
-    low, high = pixel_budget(processor)
-    wanted = (low if min_pixels is None else min_pixels, high if max_pixels is None else max_pixels)
-    if not 0 < wanted[0] <= wanted[1]:
-        raise ConfigError(f"min_pixels {wanted[0]} and max_pixels {wanted[1]}: the first must not exceed the second")
-    # from_pretrained(max_pixels=...) is silently ignored: only `size` counts
-    processor.size = {"shortest_edge": wanted[0], "longest_edge": wanted[1]}
-    side = math.isqrt(4 * wanted[1])
-    patches = processor.get_number_of_image_patches(side, side, {})
-    if pixel_budget(processor) != wanted or patches * processor.patch_size**2 > wanted[1]:
-        raise ConfigError(
-            f"the image processor of {base} ignores the pixel budget {wanted}: it is {pixel_budget(processor)}"
-        )
-    return processor
+def lora_modules(model: Any, targets: tuple[str, ...]) -> list[str] | str:
+    """The targets by name; a pattern for the language model alone where the vision tower has linears of these names."""
+    vision = [name for name, _ in model.named_modules() if re.search(r"\.(visual|vision_model|vision_tower)\.", name)]
+    if not any(name.endswith(tuple(f".{target}" for target in targets)) for name in vision):
+        return list(targets)
+    pattern = rf".*\.(language_model|text_model)\..*\.({'|'.join(map(re.escape, targets))})"
+    inside = any(re.fullmatch(pattern, name) for name, _ in model.named_modules())
+    return pattern if inside else list(targets)
 
 
 def load_value_head(file: Path, chat: ChatVLM, *, fresh: bool) -> ValueHead | None:
@@ -201,17 +249,6 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def save_image_processor(processor: Any, folder: Path) -> None:
-    """Write the image processor's settings, and beside them the video processor's that other engines insist on."""
-    settings = json.loads(processor.to_json_string())
-    settings |= {"image_processor_type": "Qwen2VLImageProcessorFast", "processor_class": "Qwen3VLProcessor"}
-    shared = ("size", "patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
-    video = {key: settings[key] for key in shared} | {"video_processor_type": "Qwen3VLVideoProcessor"}
-    files = {"preprocessor_config.json": settings, "video_preprocessor_config.json": video}
-    for name, content in files.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
-
-
 @torch.no_grad()
 def merged_state(chat: ChatVLM) -> dict[str, Tensor]:
     """Every weight by its name in a checkpoint, the model's own tensors where no adapter changes them.
@@ -226,6 +263,33 @@ def merged_state(chat: ChatVLM) -> dict[str, Tensor]:
     if chat.config.tie_word_embeddings:
         state.pop(OUTPUT, None)
     return {name.replace(WRAPPED, "."): weight.detach() for name, weight in state.items()}
+
+
+@torch.no_grad()
+def engine_state(chat: ChatVLM) -> dict[str, Tensor]:
+    """What an engine that started from the base must be sent: A and B of the adapters, else every weight.
+
+    Merged into bfloat16 weights, a small adapter is rounded away. B is scaled, so that B A is the change of the weight.
+    """
+    if chat.model is chat.causal:
+        return merged_state(chat)
+    layers = {name: module for name, module in chat.model.named_modules() if isinstance(module, LoraLayer)}
+    state: dict[str, Tensor] = {}
+    for name, layer in layers.items():
+        (adapter,) = layer.active_adapters
+        scaled = layer.lora_B[adapter].weight * layer.scaling[adapter]
+        state[f"{name}.lora_A.weight"] = layer.lora_A[adapter].weight.detach().to(chat.output_weight.dtype)
+        state[f"{name}.lora_B.weight"] = scaled.to(chat.output_weight.dtype)
+    return state
+
+
+@torch.no_grad()
+def base_state(chat: ChatVLM) -> dict[str, Tensor]:
+    """Every weight by its name in a checkpoint, as if there were no adapters."""
+    state = {name: weight.detach() for name, weight in chat.causal.state_dict().items() if ".lora_" not in name}
+    if chat.config.tie_word_embeddings:
+        state.pop(OUTPUT, None)
+    return {name.replace(WRAPPED, "."): weight for name, weight in state.items()}
 
 
 def merged_weight(name: str, layer: Any) -> Tensor:
@@ -256,6 +320,6 @@ def write_tensors(state: Mapping[str, Tensor], folder: Path) -> None:
 
 def load_processor(folder: Path) -> Processor:
     """Tokenizer and image processor of a checkpoint folder."""
-    return Processor(
-        AutoTokenizer.from_pretrained(folder, trust_remote_code=False), load_image_processor(str(folder), None, None)
-    )
+    family: Family = family_of(AutoConfig.from_pretrained(folder, trust_remote_code=False).model_type)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return Processor(tokenizer, family.load_images(str(folder), None, None))

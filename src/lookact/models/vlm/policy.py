@@ -1,28 +1,33 @@
-"""Chat VLM policy over tokens: Qwen3-VL's forward pass, log-probs of sampled tokens, RoPE positions, image patches."""
+"""Chat VLM policy over tokens: the forward pass, log-probs of sampled tokens, prompts written with their images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers.image_utils import SizeDict
-from transformers.masking_utils import create_causal_mask
 
 from lookact.batch import Scores, TokenInputs
-from lookact.errors import DataError
 from lookact.models.actor_critic import ValueHead
-from lookact.models.vlm.kernels import decoder_layer, pick, vision_features
+from lookact.models.vlm.families import OTHER, family_of
+from lookact.models.vlm.families.other import hidden_states, pictures
+from lookact.models.vlm.families.qwen import rope_positions
+from lookact.models.vlm.kernels import attention_mask, decoder_layer, pick
 from lookact.ops.logprobs import score_tokens
+from lookact.text.chat import Message, Spelling, write_images
 from lookact.types import Image
 
 
 class ChatVLM(nn.Module):
-    """Qwen3-VL with its tokenizer and image processor, scored by units and never through full logits."""
+    """A vision-language model with its tokenizer and image processor, scored by units and never through full logits.
+
+    Of a family that nobody knows the image processor is the checkpoint's whole processor.
+    """
 
     banned: Tensor
     """(v,) bool, True on tokens that a policy must never sample."""
@@ -36,9 +41,12 @@ class ChatVLM(nn.Module):
         self.image_processor = image_processor
         self.value_head = value_head
         self.gradient_checkpointing = False
-        self.end_id = int(tokenizer.convert_tokens_to_ids("<|im_end|>"))
+        self.family = family_of(self.config.model_type)
+        self.end = self.family.end or tokenizer.eos_token
+        self.end_id = int(tokenizer.convert_tokens_to_ids(self.end))
         self.image_pad_id = int(self.config.image_token_id)
-        self.merge = int(self.config.vision_config.spatial_merge_size)
+        self.merge = int(getattr(self.config.vision_config, "spatial_merge_size", 2))
+        self._image_texts: dict[tuple[int, int], str] = {}
         self.register_buffer("banned", self._find_banned(), persistent=False)
 
     @property
@@ -53,8 +61,37 @@ class ChatVLM(nn.Module):
     @property
     def output_weight(self) -> Tensor:
         """(v, d)"""
-        weight: Tensor = self.causal.lm_head.weight
+        weight: Tensor = self.causal.get_output_embeddings().weight
         return weight
+
+    @property
+    def decoder(self) -> Any:
+        """The language model between the embeddings and the output layer."""
+        core = self.causal.model
+        return core.text_model if hasattr(core, "text_model") else core.language_model
+
+    @property
+    def vision(self) -> nn.ModuleList:
+        """What makes features of pixels."""
+        return nn.ModuleList(getattr(self.causal.model, name) for name in self.family.vision)
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How the checkpoint's template writes conversations."""
+        template = self.tokenizer.chat_template or self.family.template
+
+        def render(messages: list[Message], reply: bool) -> str:
+            written: str = self.tokenizer.apply_chat_template(
+                messages, chat_template=template, add_generation_prompt=reply, tokenize=False
+            )
+            return written
+
+        return Spelling(render, self.end)
+
+    @property
+    def thinks(self) -> bool:
+        """Whether its replies begin with a thought."""
+        return self.spelling.thinks
 
     @property
     def device(self) -> torch.device:
@@ -62,13 +99,32 @@ class ChatVLM(nn.Module):
         return device
 
     def encode_images(self, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
-        """Images (h, w, 3) to pixels (patches, d) and grids (k, 3) in patches."""
-        return encode_images(self.image_processor, images)
+        """Images (h, w, 3) to pixels (n, d) and grids (k, 3): patches of Qwen's models, tiles of others."""
+        return self.family.encode_images(self.image_processor, images)
+
+    def encode_prompt(self, text: str, images: Sequence[Image]) -> NDArray[np.int64]:
+        """Token ids (n,) of `text` with each image written out in its placeholder's place."""
+        if self.family is OTHER:
+            shown = pictures(*self.encode_images(images)) or None
+            encoded = self.image_processor(text=[text], images=shown, add_special_tokens=False)
+            return np.array(encoded["input_ids"][0], dtype=np.int64)
+        spelt = [self.image_text(*image.shape[:2]) for image in images]
+        return np.array(self.encode_text(write_images(text, self.family.placeholder, spelt)), dtype=np.int64)
+
+    def image_text(self, height: int, width: int) -> str:
+        """What stands in the text for an image of this size."""
+        if (height, width) not in self._image_texts:
+            self._image_texts[height, width] = self.family.image_text(self.config, self.image_processor, height, width)
+        return self._image_texts[height, width]
 
     def image_token_counts(self, grids: Tensor) -> list[int]:
-        """How many <|image_pad|> each image of `grids` (k, 3) takes in the text."""
+        """How many <|image_pad|> each image of `grids` (k, 3) takes in the text of Qwen's models."""
         counts: list[int] = (grids.prod(dim=1) // self.merge**2).tolist()
         return counts
+
+    def image_features(self, pixels: Sequence[Tensor], grids: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Features (m, d) of the images' tokens, and the same of each deepstack level."""
+        return self.family.features(self.causal.model, pixels, grids, self._run)
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of `text` as it stands: special tokens written in it count, none are added."""
@@ -77,7 +133,9 @@ class ChatVLM(nn.Module):
 
     def rope_positions(self, ids: Tensor, grids: Tensor, attend: Tensor) -> Tensor:
         """Rotary positions (3, b, n) of rows that begin a conversation; the grids of all rows joined."""
-        return rope_positions(ids, grids, attend, image_pad=self.image_pad_id, merge=self.merge)
+        if self.family.mrope:
+            return rope_positions(ids, grids, attend, image_pad=self.image_pad_id, merge=self.merge)
+        return (attend.cumsum(dim=1) - 1).clamp(min=0).expand(3, -1, -1)
 
     def backbone(
         self,
@@ -91,28 +149,25 @@ class ChatVLM(nn.Module):
     ) -> Tensor:
         """Hidden states (b, n, d) after the final norm, without the output layer; at `keep` (b, k) alone if given.
 
-        `attend` is (b, past + n) with True on tokens, a ready 4-D mask, or None for plain causal attention.
+        `attend` is (b, past + n) with True on tokens, or None where every token may see all before it.
         With a `cache` the keys and values of these tokens are appended to it.
         """
-        text = self.causal.model.language_model
+        text = self.decoder
         hidden, spots, levels = self._embed(ids, pixels, grids)
-        mask = create_causal_mask(
-            config=text.config, inputs_embeds=hidden, attention_mask=attend, past_key_values=cache, position_ids=None
-        )
-        rotary = text.rotary_emb(hidden, position_ids)
+        masks, rotaries = self._masks(text, ids, attend, hidden), self._rotaries(text, hidden, position_ids)
         *layers, last = text.layers
         # features that join after the last layer need it whole
         if keep is None or len(levels) > len(layers):
             layers = text.layers
         for index, layer in enumerate(layers):
-            hidden = self._run(decoder_layer, layer, hidden, mask, rotary, cache)
+            hidden = self._run(decoder_layer, layer, hidden, masks[index], rotaries[index], cache)
             if index < len(levels):
                 extra = levels[index].to(hidden.device, hidden.dtype)
                 hidden = hidden.flatten(0, 1).index_add(0, spots.to(hidden.device), extra).view_as(hidden)
         if keep is not None and len(layers) == len(text.layers):
             hidden = pick(hidden, keep)
         elif keep is not None:
-            hidden = self._run(decoder_layer, last, hidden, mask, rotary, cache, keep)
+            hidden = self._run(decoder_layer, last, hidden, masks[-1], rotaries[-1], cache, keep)
         normed: Tensor = text.norm(hidden)
         return normed
 
@@ -122,12 +177,16 @@ class ChatVLM(nn.Module):
         Temperature and filters are those of the sampler: scoring and sampling agree to the last filter.
         """
         grids = torch.cat(inputs.grids) if inputs.grids else inputs.ids.new_zeros(0, 3)
-        positions = self.rope_positions(inputs.ids, grids, inputs.attend)
-        # right-padded rows need no mask: what is padded comes after all that counts
-        attend = None if right_padded(inputs.attend) else inputs.attend
         # the state that predicts a unit stands one place before it
         before = (inputs.positions - 1).clamp(min=0)
-        hidden = self.backbone(inputs.ids, attend, positions, inputs.pixels, grids, keep=before)
+        if self.family is OTHER:
+            seen = list(zip(inputs.pixels, inputs.grids)) or [self.encode_images(())] * len(inputs.ids)
+            hidden = hidden_states(self.causal, self.image_processor, inputs.ids, inputs.attend, seen, before)
+        else:
+            positions = self.rope_positions(inputs.ids, grids, inputs.attend)
+            # right-padded rows need no mask: what is padded comes after all that counts
+            attend = None if right_padded(inputs.attend) else inputs.attend
+            hidden = self.backbone(inputs.ids, attend, positions, inputs.pixels, grids, keep=before)
         counts = inputs.positions > 0
         states = hidden[counts]
         logprobs, entropy = score_tokens(
@@ -150,15 +209,33 @@ class ChatVLM(nn.Module):
         self, ids: Tensor, pixels: Tensor | Sequence[Tensor], grids: Tensor | None
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Embeddings (b, n, d) with the images in them, where the images stand (m,), and their deepstack levels."""
-        core = self.causal.model
-        hidden: Tensor = core.language_model.embed_tokens(ids)
+        hidden: Tensor = self.decoder.embed_tokens(ids)
         spots = (ids == self.image_pad_id).flatten().nonzero().squeeze(1)
         if grids is None or not len(grids):
             return hidden, spots, []
         rows = [pixels] if isinstance(pixels, Tensor) else pixels
-        features, levels = vision_features(core.visual, rows, grids, self._run)
+        features, levels = self.image_features(rows, grids)
         flat = hidden.flatten(0, 1).index_copy(0, spots, features.to(hidden.device, hidden.dtype))
         return flat.view_as(hidden), spots, levels
+
+    def _masks(self, text: Any, ids: Tensor, attend: Tensor | None, hidden: Tensor) -> list[Tensor | None]:
+        """The attention mask of every layer."""
+        kernel, kinds = text.config._attn_implementation, layer_kinds(text)
+        images = ids == self.image_pad_id if self.family.joined_images else None
+        windows = {kind: text.config.sliding_window if kind == "sliding_attention" else None for kind in set(kinds)}
+        masks = {
+            kind: attention_mask(kernel, attend, hidden, window=window, joined=images)
+            for kind, window in windows.items()
+        }
+        return [masks[kind] for kind in kinds]
+
+    def _rotaries(self, text: Any, hidden: Tensor, position_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The rotation of every layer."""
+        kinds, places = layer_kinds(text), position_ids if self.family.mrope else position_ids[0]
+        if len(getattr(text.rotary_emb, "layer_types", ())) > 1:
+            by_kind = {kind: text.rotary_emb(hidden, places, kind) for kind in set(kinds)}
+            return [by_kind[kind] for kind in kinds]
+        return [text.rotary_emb(hidden, places)] * len(kinds)
 
     def _run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a block, keeping only its inputs for the backward pass where checkpointing is on."""
@@ -168,12 +245,17 @@ class ChatVLM(nn.Module):
 
     def _find_banned(self) -> Tensor:
         """Every special token but the end of a turn, and ids that no token stands for."""
-        banned = torch.zeros(self.causal.lm_head.weight.shape[0], dtype=torch.bool)
+        banned = torch.zeros(self.output_weight.shape[0], dtype=torch.bool)
         banned[len(self.tokenizer) :] = True
         for token_id, token in self.tokenizer.added_tokens_decoder.items():
             banned[token_id] = token.special
         banned[self.end_id] = False
         return banned
+
+
+def layer_kinds(text: Any) -> list[str]:
+    """Of every decoder layer whether it attends to all before it or to a window."""
+    return list(getattr(text.config, "layer_types", None) or ["full_attention"] * len(text.layers))
 
 
 def right_padded(attend: Tensor) -> bool:
@@ -184,105 +266,3 @@ def right_padded(attend: Tensor) -> bool:
 def unflatten(values: Tensor, mask: Tensor) -> Tensor:
     """Values (n,) put back where `mask` (b, u) is True, 0 elsewhere."""
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
-
-
-def rope_positions(ids: Tensor, grids: Tensor, attend: Tensor, *, image_pad: int, merge: int) -> Tensor:
-    """Multimodal RoPE positions (3, b, n) of tokens (b, n): time, height, width; equal to the stock `get_rope_index`.
-
-    Text advances all three axes by one a token. An image's tokens share their time and spread over height and
-    width; the text after it goes on past its longer side. Padding stands at 0.
-    """
-    image = (ids == image_pad) & attend
-    spots = image.flatten().nonzero().squeeze(1)
-    steps = (attend & ~image).long()
-    if len(grids):
-        owner, place = image_token_places(grids, merge, len(spots))
-        # the text after an image continues from its longer side
-        last = torch.cat([owner[1:] != owner[:-1], owner.new_ones(1, dtype=torch.bool)])
-        longest = grids[:, 1:].amax(dim=1) // merge
-        steps.view(-1)[spots[last]] = longest[owner[last]]
-    elif len(spots):
-        raise DataError(f"{len(spots)} image tokens but no image: pass the pixels and grids of every image")
-    base = steps.cumsum(dim=1) - steps
-    positions = torch.where(attend, base, 0).expand(3, -1, -1).clone()
-    if len(grids):
-        positions.view(3, -1)[1:, spots] += place
-    return positions
-
-
-def image_token_places(grids: Tensor, merge: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """For each image token its image (m,) and its row and column in it (2, m)."""
-    counts = grids.prod(dim=1) // merge**2
-    if int(counts.sum()) != tokens:
-        raise DataError(f"{tokens} image tokens but {int(counts.sum())} image features: text and images do not match")
-    owner = torch.repeat_interleave(torch.arange(len(grids), device=grids.device), counts)
-    offset = torch.arange(tokens, device=grids.device) - (counts.cumsum(0) - counts)[owner]
-    columns = grids[owner, 2] // merge
-    rows = grids[owner, 1] // merge
-    return owner, torch.stack([offset // columns % rows, offset % columns])
-
-
-def encode_images(processor: Any, images: Sequence[Image]) -> tuple[Tensor, Tensor]:
-    """RGB images (h, w, 3) to patches (patches, d) and grids (k, 3), batched where no resize is needed."""
-    if not images:
-        width = 3 * processor.temporal_patch_size * processor.patch_size**2
-        return torch.zeros(0, width), torch.zeros(0, 3, dtype=torch.long)
-    pixels, grids = [], []
-    for shape, run in groupby(images, key=np.shape):
-        encode = patchify if fits(processor, *shape[:2]) else process
-        run_pixels, run_grids = encode(processor, list(run))
-        pixels.append(run_pixels)
-        grids.append(run_grids)
-    return torch.cat(pixels), torch.cat(grids)
-
-
-def fits(processor: Any, height: int, width: int) -> bool:
-    """Whether an image goes in as it is: whole 32x32 cells, within the pixel budget."""
-    cell = processor.patch_size * processor.merge_size
-    low, high = pixel_budget(processor)
-    return height % cell == 0 and width % cell == 0 and low <= height * width <= high
-
-
-def fit_image(processor: Any, image: Image) -> Image:
-    """The image as the processor resizes it, still bytes: whoever encodes it next has nothing left to resize."""
-    if fits(processor, *image.shape[:2]):
-        return image
-    cell = processor.patch_size * processor.merge_size
-    size = SizeDict(**dict(processor.size))
-    resized = processor.resize(np.moveaxis(image, -1, 0), size=size, resample=processor.resample, factor=cell)
-    return np.ascontiguousarray(np.moveaxis(resized, 0, -1))
-
-
-def pixel_budget(processor: Any) -> tuple[int, int]:
-    """The fewest and the most pixels an image has after the resize."""
-    return int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
-
-
-def process(processor: Any, images: list[Image]) -> tuple[Tensor, Tensor]:
-    """The stock processor, which resizes: milliseconds an image."""
-    # said outright: of an image 1 or 3 pixels high the processor would guess wrong
-    encoded = processor(images=images, input_data_format="channels_last", return_tensors="pt")
-    return encoded["pixel_values"], encoded["image_grid_thw"]
-
-
-def patchify(processor: Any, images: list[Image]) -> tuple[Tensor, Tensor]:
-    """Normalise and cut same-sized images (k of them) that need no resize, all at once."""
-    patch, merge, frames = processor.patch_size, processor.merge_size, processor.temporal_patch_size
-    scale, shift = normaliser(processor)
-    batch = torch.from_numpy(np.stack(images)).float() * scale + shift
-    count, height, width, _ = batch.shape
-    rows, columns = height // patch, width // patch
-    cells = batch.view(count, rows // merge, merge, patch, columns // merge, merge, patch, 3)
-    # (image, cell row, cell column, row in cell, column in cell, channel, y, x), as the vision tower merges them
-    cells = cells.permute(0, 1, 4, 2, 5, 7, 3, 6).unsqueeze(6)
-    # a still image is a video of `frames` equal frames
-    pixels = cells.expand(-1, -1, -1, -1, -1, -1, frames, -1, -1).reshape(count * rows * columns, -1)
-    return pixels, torch.tensor([[1, rows, columns]]).expand(count, 3).contiguous()
-
-
-def normaliser(processor: Any) -> tuple[Tensor, Tensor]:
-    """Scale (3,) and shift (3,) that take bytes to what the model expects."""
-    deviation = torch.tensor(processor.image_std, dtype=torch.float64)
-    scale = processor.rescale_factor / deviation
-    shift = -torch.tensor(processor.image_mean, dtype=torch.float64) / deviation
-    return scale.float(), shift.float()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lookact.errors import ConfigError, DataError
+from lookact.models.vlm.general import GENERAL, find_general
 
 TINY = "tiny"
 """The source of a model that is made on the spot."""
@@ -17,6 +18,10 @@ ADAPTER_FILE = "adapter_config.json"
 HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 """Owner and name; a path that begins with a dot is none."""
 CHAT_EXAMPLE = "Qwen/Qwen3-VL-8B-Instruct"
+CHAT = "vision-language"
+"""The family of all that a chat policy can be."""
+CHAT_TYPES = ("qwen3_vl", "qwen3_vl_moe", "qwen2_5_vl", "smolvlm", "idefics3", "internvl", "gemma3")
+"""Model types of the families in docs/models.md."""
 
 
 def check_source(source: str, family: str, *, example: str = CHAT_EXAMPLE, bare: bool = False) -> None:
@@ -26,6 +31,8 @@ def check_source(source: str, family: str, *, example: str = CHAT_EXAMPLE, bare:
     """
     if source == TINY:
         return
+    if source == GENERAL:
+        source = str(find_general())
     folder = Path(source)
     if folder.exists():
         if (folder / ADAPTER_FILE).exists():
@@ -47,17 +54,50 @@ def adapter_base(folder: Path) -> str:
     base = _read(folder / ADAPTER_FILE).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise DataError(f"{folder / ADAPTER_FILE} names no base model: write base_model_name_or_path into it")
+    if base.startswith(os.pardir):
+        # by the path as given, since a checkpoint may be a link to another disk
+        base = os.path.normpath(folder.absolute() / base)
+        if not Path(base).exists():
+            raise DataError(f"{folder} is made for {base}, which is not there: move the whole run, not a part of it")
     if Path(base, ADAPTER_FILE).exists():
         raise DataError(f"{folder} is made for {base}, which is an adapter folder too: name a whole checkpoint there")
     return base
 
 
+def place_base(folder: Path) -> None:
+    """Name an adapter folder's base by its place in the run, so that a run can be moved; one elsewhere by its path."""
+    path = folder / ADAPTER_FILE
+    if not path.exists():
+        return
+    settings = dict(_read(path))
+    base, here = Path(settings.get("base_model_name_or_path") or ""), folder.resolve()
+    if (base / "config.json").exists():
+        inside = base.resolve().is_relative_to(here.parent)
+        settings["base_model_name_or_path"] = os.path.relpath(base.resolve(), here) if inside else str(base.resolve())
+        path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
 def weight_bytes(source: str) -> int:
     """What the weights of a folder, or of a Hub name that was fetched before, take on disk; 0 where nobody knows."""
-    if source == TINY:
+    if source in (TINY, GENERAL):
         return 0
     config = Path(source, "config.json") if Path(source).exists() else _cached(source)
     return 0 if config is None else sum(path.stat().st_size for path in config.parent.glob("*.safetensors"))
+
+
+def model_type(source: str) -> str | None:
+    """The model type of a checkpoint that is on this machine; None where nobody knows."""
+    folder = Path(adapter_base(Path(source))) if Path(source, ADAPTER_FILE).exists() else Path(source)
+    config = folder / "config.json" if folder.exists() else _cached(source)
+    return None if config is None or not config.exists() else str(_read(config).get("model_type"))
+
+
+def _image_text_types() -> Mapping[str, Any]:
+    """All that `AutoModelForImageTextToText` loads; asked late, since it takes torch to know."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    types: Mapping[str, Any] = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return types
 
 
 def _cached(name: str) -> Path | None:
@@ -77,5 +117,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def _check_family(source: str, config: Mapping[str, Any], family: str) -> None:
     kind = str(config.get("model_type", "nameless"))
+    if family == CHAT and (kind in CHAT_TYPES or kind in _image_text_types()):
+        return
     if not kind.startswith(family):
         raise ConfigError(f"{source} is a {kind} model: choose a {family} checkpoint")

@@ -1,4 +1,4 @@
-"""Explorer: a world model as a control policy, with the wrist camera only and a Gaussian action head.
+"""Explorer: a world model as a control policy, with the wrist camera only and a Gaussian or a flow action head.
 
 Its carry is the GRU memory and the last frames' features in one vector: (1, b, memory + frames + 1). The last number
 says whether the episode has begun; where it has not, the present frame stands in for those before it.
@@ -6,14 +6,19 @@ says whether the episode has begun; where it has not, the present frame stands i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs
+from lookact.models.actor_critic import sample_gaussian
+from lookact.models.world_model.heads import EULER_STEPS
 from lookact.models.world_model.model import WorldModel, WorldModelInputs
+from lookact.ops.flow import euler_step, sample_chain, score_chain
 
 MIN_LOG_STD, MAX_LOG_STD = -2.5, 0.3
 
@@ -24,6 +29,8 @@ class ExplorerSpec:
 
     history: int
     action_size: int
+    sample_size: int
+    """Numbers drawn for an action: its own, or a denoising chain's."""
     cameras: tuple[str, ...] = ("wrist",)
 
 
@@ -35,7 +42,10 @@ class Explorer(nn.Module):
     def __init__(self, model: WorldModel, *, stride: int = 1) -> None:
         super().__init__()
         self.model, self.stride = model, stride
-        self.spec = ExplorerSpec((model.spec.history - 1) * stride, model.spec.action_size)
+        size, self.flow = model.spec.action_size, model.spec.action_head == "flow"
+        self.chunk_size = model.spec.chunk * size
+        drawn = (EULER_STEPS + 1) * self.chunk_size if self.flow else size
+        self.spec = ExplorerSpec((model.spec.history - 1) * stride, size, drawn)
 
     @property
     def device(self) -> torch.device:
@@ -62,12 +72,51 @@ class Explorer(nn.Module):
         return output.with_values(self.value(output.critic_features))
 
     def actor(self, inputs: ControlInputs) -> ActorOutput:
-        """Means of a chunk and what to carry on."""
+        """Means of a chunk, or of the chain in `inputs.actions`, and what to carry on."""
         observed, carry = self.observe(inputs)
         head = self.model.action_head
+        if self.flow:
+            rows = repeat_rows(observed, EULER_STEPS)
+            chain = inputs.actions.view(len(inputs.actions), -1, self.chunk_size)
+            mean, log_std = (part.flatten(1) for part in score_chain(partial(self._step, rows), chain))
+            return ActorOutput(mean.unsqueeze(1), log_std, self._flow_features(observed), carry)
         hidden = self.model.action_hidden(observed, head.query_tokens(len(inputs.state)))
         log_std = head.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD)
         return ActorOutput(head.mean(hidden), log_std, hidden.mean(dim=1), carry)
+
+    def sample(self, inputs: ControlInputs, noise: Tensor) -> tuple[Tensor, ActorOutput]:
+        """Actions (b, a), or the chains that lead to them, from noise, and the output that scores them."""
+        if not self.flow:
+            return sample_gaussian(self, inputs, noise)
+        observed, carry = self.observe(inputs)
+        found = sample_chain(partial(self._step, observed), noise.view(len(noise), -1, self.chunk_size))
+        chain, mean, log_std = (part.flatten(1) for part in found)
+        return chain, ActorOutput(mean.unsqueeze(1), log_std, self._flow_features(observed), carry)
+
+    def executed(self, actions: Tensor) -> Tensor:
+        """The action (..., a) of what was drawn: the first of the chunk that a chain ends in."""
+        if not self.flow:
+            return actions
+        last = actions.shape[-1] - self.chunk_size
+        return actions[..., last : last + self.spec.action_size]
+
+    def _step(self, observed: WorldModelInputs, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+        """Flow-Noise: an Euler step towards the action, of the head's standard deviation over all steps together."""
+        model, head = self.model, self.model.action_head
+        chunk = model.pad(x.view(len(x), model.spec.chunk, -1))
+        velocity = head.velocity(model.action_hidden(observed, head.flow_tokens(chunk, time))).flatten(1)
+        log_std = head.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD) - 0.5 * math.log(EULER_STEPS)
+        return euler_step(x, velocity, steps=EULER_STEPS), log_std.repeat(model.spec.chunk).expand_as(x)
+
+    def _flow_features(self, observed: WorldModelInputs) -> Tensor:
+        """The critic's input, which no noise may reach: the hidden state where the flow begins, of an empty chunk."""
+        rows = len(observed.state)
+        nothing = torch.zeros(rows, self.model.spec.chunk, self.model.spec.action_dim, device=self.device)
+        tokens = self.model.action_head.flow_tokens(nothing, torch.ones(rows, device=self.device))
+        return self.model.action_hidden(observed, tokens).mean(dim=1)
+
+    def normalise_actions(self, actions: Tensor) -> Tensor:
+        return actions
 
     def value(self, critic_features: Tensor) -> Tensor:
         """Values (b,) of the critic features."""
@@ -109,3 +158,8 @@ class Explorer(nn.Module):
     def _frames_size(self) -> int:
         spec = self.model.spec.vq
         return self.spec.history * spec.grid**2 * spec.latent
+
+
+def repeat_rows(inputs: WorldModelInputs, times: int) -> WorldModelInputs:
+    """Every row so many times in a row, as `score_chain` wants it."""
+    return WorldModelInputs(**{f.name: getattr(inputs, f.name).repeat_interleave(times, 0) for f in fields(inputs)})

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lookact.errors import ConfigError
+from lookact.models.flow_head import FREQUENCIES, embed_time
 from lookact.models.sac import EnsembleMLP
+from lookact.ops.flow import chain_times, euler_step, interpolate, sample_flow_times
 from lookact.ops.masked import masked_mean, zero_outside
 
 EULER_STEPS = 10
-FREQUENCIES = 16
-"""Of the sinusoidal embedding of the flow's time."""
 NEIGHBOURS = 9
 MAX_LOG_PRECISION = 4.0
 """Bound on the log-precision that a codebook head predicts."""
@@ -73,11 +73,13 @@ class ActionHead(nn.Module):
     def flow_tokens(self, actions: Tensor, time: Tensor) -> Tensor:
         """The flow head's input tokens (n, chunk, width) of noised actions (n, chunk, dim) at time (n,)."""
         self._require("flow")
-        rates = torch.exp(torch.linspace(0.0, math.log(100.0), FREQUENCIES, device=time.device))
-        phase = time[:, None] * rates
-        embedding = torch.cat([phase.sin(), phase.cos()], dim=1)[:, None].expand(-1, self.spec.chunk, -1)
+        embedding = embed_time(time)[:, None].expand(-1, self.spec.chunk, -1)
         tokens: Tensor = self.queries + self.input(torch.cat([self._masked(actions), embedding], dim=-1))
         return tokens
+
+    def velocity(self, hidden: Tensor) -> Tensor:
+        """The flow's velocity (n, chunk, size) without padding."""
+        return self.output(hidden)[..., : self.spec.size]  # type: ignore[no-any-return]
 
     def flow_loss(
         self, expert: Callable[[Tensor], Tensor], actions: Tensor, mask: Tensor, generator: torch.Generator
@@ -89,18 +91,18 @@ class ActionHead(nn.Module):
         noise = torch.randn(actions.shape, generator=generator).to(actions.device)
         time = sample_flow_times(len(actions), generator).to(actions.device)
         clean = zero_outside(self._masked(actions), mask.unsqueeze(-1).expand(actions.shape))
-        noised = time[:, None, None] * noise + (1 - time[:, None, None]) * clean
+        noised, target = interpolate(clean, noise, time)
         velocity = self.output(expert(self.flow_tokens(noised, time)))
         counts = mask.unsqueeze(-1) & self.mask
-        return masked_mean((velocity - (noise - clean)).square(), counts)
+        return masked_mean((velocity - target).square(), counts)
 
     @torch.no_grad()
     def sample(self, expert: Callable[[Tensor], Tensor], noise: Tensor) -> Tensor:
         """A chunk (n, chunk, size) from noise (n, chunk, dim), by Euler steps from time 1 to 0."""
         x = self._masked(noise)
-        for step in range(EULER_STEPS):
-            time = torch.full((len(x),), 1.0 - step / EULER_STEPS, device=x.device)
-            x = x - self._masked(self.output(expert(self.flow_tokens(x, time)))) / EULER_STEPS
+        for time in chain_times(EULER_STEPS, x.device):
+            velocity = self._masked(self.output(expert(self.flow_tokens(x, time.expand(len(x))))))
+            x = euler_step(x, velocity, steps=EULER_STEPS)
         return x[..., : self.spec.size].clamp(-1.0, 1.0)
 
     def _masked(self, actions: Tensor) -> Tensor:
@@ -109,11 +111,6 @@ class ActionHead(nn.Module):
     def _require(self, head: str) -> None:
         if self.spec.head != head:
             raise ConfigError(f"model.action_head is {self.spec.head}: set it to {head} for this")
-
-
-def sample_flow_times(count: int, generator: torch.Generator) -> Tensor:
-    """Times (count,) of the flow: Beta(1.5, 1)·0.999 + 0.001, by the inverse of its distribution, u^(1/1.5)."""
-    return torch.rand(count, generator=generator).pow(1 / 1.5) * 0.999 + 0.001
 
 
 class CodebookHead(nn.Module):
