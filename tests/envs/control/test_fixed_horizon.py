@@ -84,8 +84,8 @@ def test_the_table_goes_on_after_success_and_rewards_progress():
     ("task", "said"),
     [
         ("tabletop/juggle", "tabletop/reach"),
-        ("Nowhere-v0", "no environment"),
-        ("CliffWalking-v1", "bounded continuous"),
+        ("Nowhere-v0", "unknown task Nowhere-v0"),
+        ("CliffWalking-v1", "make it a Box"),
     ],
 )
 def test_what_does_not_fit_is_refused(task, said):

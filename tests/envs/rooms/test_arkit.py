@@ -12,13 +12,13 @@ from lookact.envs.rooms.arkit import (
     check_folder,
     faces_in_boxes,
     floor_height,
-    floor_hull,
     load_depth,
     load_frames,
     load_scene,
     save_scene,
 )
 from lookact.envs.rooms.arkit_frames import load_image, read_pincam, read_trajectory
+from lookact.envs.rooms.floor_plan import floor_hull
 from lookact.envs.rooms.generate import generate_room
 from lookact.envs.rooms.ply import Mesh, write_ply
 from lookact.envs.rooms.render import Camera, Renderer
@@ -102,7 +102,7 @@ def test_a_recording_is_lowered_to_its_floor(tmp_path: Path, naming: str) -> Non
     assert scene.boxes[0].centroid == pytest.approx([1, 1, 0.5], abs=1e-5)
     assert scene.trajectory[0, :3, 3] == pytest.approx([2, 2, 1.4], abs=1e-5)
     assert load_frames(tmp_path / "41")[0].pose[:3, 3] == pytest.approx([2, 2, 1.4], abs=1e-5)
-    # the table's own bottom is level too, but lies inside the hull
+    # the table's own bottom is level too, but lies inside
     x, y = scene.floor.T
     assert (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2 == pytest.approx(12.0)
 
@@ -121,6 +121,28 @@ def test_frames_match_within_a_millisecond(tmp_path: Path) -> None:
     assert first.depth.name == "41_0.101.png"
     assert second.intrinsics is None
     assert check_folder(folder) == [f"{frames / 'wide' / '41_0.200.png'}: has no intrinsics within 1 ms"]
+
+
+def test_the_raw_layout_has_its_trajectory_too(tmp_path: Path) -> None:
+    room = generate_room(0)
+    save_scene(room, tmp_path / "room", frames=2)
+    frames = tmp_path / "room" / f"{room.id}_frames"
+    for part in list(frames.iterdir()):
+        part.rename(tmp_path / "room" / part.name)
+    frames.rmdir()
+    np.testing.assert_allclose(load_scene(tmp_path / "room").trajectory, room.trajectory, atol=1e-6)
+    assert len(load_frames(tmp_path / "room")) == 2
+    assert check_folder(tmp_path / "room") == []
+
+
+@pytest.mark.parametrize("label", ["tv_monitor", "tv monitor", "tv/monitor", "TV Monitor", "tv"])
+def test_labels_are_written_in_one_way(tmp_path: Path, label: str) -> None:
+    save_scene(generate_room(0), tmp_path / "room")
+    path = next((tmp_path / "room").glob("*.json"))
+    annotation = json.loads(path.read_text())
+    annotation["data"][0]["label"] = label
+    path.write_text(json.dumps(annotation))
+    assert load_scene(tmp_path / "room").boxes[0].label == "tv_monitor"
 
 
 def test_a_scene_without_frames_has_no_trajectory(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from lookact.envs.rooms.goals import NavigationTask, goal_field
 from lookact.envs.rooms.motion import Pose
 from lookact.envs.rooms.navigation import Navigation, observe
 from lookact.errors import ConfigError, EnvError
+from scene_notes import living_room, note, room, write_notes
 
 AHEAD = '{"rotation_angle_degrees": 0, "forward_meters": 1.5}'
 
@@ -205,3 +206,65 @@ def test_episodes_from_one_start_share_a_view_that_none_can_change():
     first[:] = 0
     assert second.any()
     np.testing.assert_array_equal(envs[0].reset(seed=3)[0]["rgb"], second)
+
+
+@pytest.fixture
+def homes(tmp_path):
+    return write_notes(tmp_path / "homes.json", {"home-1": living_room(), "home-2": living_room(turned=30)})
+
+
+def test_a_scene_a_pose_a_goal_and_a_question_may_be_given(homes):
+    env = Navigation(scenes=[homes], image_size=16)
+    options = {"scene": "home-2", "pose": (0.5, 0.5, 1.0), "goal": "sofa", "question": "Where may I sit?"}
+    shown, info = env.reset(seed=0, options=options)
+    assert (info["scene_id"], info["goal"], info["question"]) == ("home-2", "sofa", "Where may I sit?")
+    assert shown["question"] == "Where may I sit?"
+    np.testing.assert_allclose(shown["pose"], [0.5, 0.5, 1.0, 1.2])
+    # whatever is not given is drawn, and each is given on its own
+    assert env.reset(seed=0, options={"goal": "TV"})[1]["goal"] == "tv monitor"
+    assert env.reset(seed=0, options={"scene": "home-1"})[1]["scene_id"] == "home-1"
+    assert env.reset(seed=0, options={"pose": [0.5, 0.5, 0.0, 1.5]})[0]["pose"][3] == 1.5
+
+
+def test_a_generated_room_is_chosen_by_its_seed():
+    env = Navigation(image_size=16)
+    assert env.reset(seed=3, options={"scene": "room-7"})[1]["scene_id"] == "room-7"
+    assert env.reset(seed=3, options={"scene": 8})[1]["scene_id"] == "room-8"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"scene": "home-9"}, "option scene is 'home-9': 2 scenes are given, such as home-1, home-2"),
+        ({"goal": "piano"}, "option goal is 'piano': home-1 has bed, sofa, table, tv_monitor"),
+        ({"goal": 3}, "option goal is 3: give it as text"),
+        ({"question": " "}, "option question is ' ': give it as text"),
+        ({"pose": (1.0, 2.0)}, r"option pose is \(1\.0, 2\.0\): give x, y in metres, yaw in radians"),
+        ({"pose": "here"}, "option pose is 'here'"),
+        ({"pose": (0.0, float("nan"), 0.0)}, "option pose is"),
+        ({"pose": (50, 0, 0)}, r"option pose stands at \(50, 0\), where no floor is free: home-1 spans -2\.\d … 2\.\d"),
+        ({"pose": (0.5, 0.5, 0), "goal": "table"}, "is at a goal already, or has no way to one"),
+        ({"route": 7}, "option route is no route_planning row"),
+    ],
+)
+def test_bad_options_are_one_line(homes, options, problem):
+    env = Navigation(scenes=[homes], image_size=16)
+    with pytest.raises(EnvError, match=problem) as error:
+        env.reset(seed=0, options={"scene": "home-1", **options})
+    assert "\n" not in str(error.value)
+
+
+def test_of_several_alike_one_is_chosen_by_its_uid(tmp_path):
+    objects = {"chair": [note(x, y, (0.5, 0.5, 0.9)) for x, y in ((0, 0), (4, 4))], "bed": [note(0, 4, (1, 1, 0.5))]}
+    env = Navigation(
+        scenes=[write_notes(tmp_path / "n.json", {"two": room(objects, size=40, centre=(2, 2))})], image_size=16
+    )
+    with pytest.raises(EnvError, match="option goal is 'chair', and two has 2: give one of two/chair/0, two/chair/1"):
+        env.reset(seed=0, options={"goal": "chair"})
+    env.reset(seed=0, options={"goal": "two/chair/1"})
+    assert env.task.goal == 1
+
+
+def test_rooms_without_their_name_are_asked_for_a_name():
+    with pytest.raises(EnvError, match="option scene is 'kitchen': rooms are generated here, give room-7 or a number"):
+        Navigation(image_size=16).reset(seed=0, options={"scene": "kitchen"})

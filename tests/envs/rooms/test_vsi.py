@@ -43,6 +43,9 @@ def test_a_benchmark_row_is_read(tmp_path: Path) -> None:
         ("train.jsonl", {"dataset": "ScanNet", "split": "train"}, False),
         ("test-00000-of-00001.jsonl", {}, True),
         ("vsi_bench.jsonl", {"split": "train"}, True),
+        ("bbox_train.jsonl", {"dataset": "bboxes_arkitscenes"}, True),
+        ("bbox_train.jsonl", {"dataset": "bboxes_v2/scannetpp"}, True),
+        ("train.jsonl", {"scene_name": "41069025", "split": "train"}, True),
         ("latest.jsonl", {}, False),
     ],
 )
@@ -78,10 +81,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_prompts() -> None:
-    assert format_prompt(COUNT).splitlines() == ["How many chairs?", "Answer with a single word or phrase."]
+    assert format_prompt(COUNT).splitlines() == [
+        "How many chairs?",
+        "Please answer the question using a single word or phrase.",
+    ]
     first, heading, *options, last = format_prompt(SIDE).splitlines()
     assert (first, heading, options) == ("Which side?", "Options:", ["A. left", "B. right"])
-    assert "letter" in last
+    assert last == "Answer with the option's letter from the given choices directly."
 
 
 def note(centroid: list[float], size: list[float], axes: np.ndarray, *, columns: bool) -> dict:

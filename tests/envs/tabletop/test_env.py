@@ -184,3 +184,19 @@ def test_distractors_lie_beside_the_named_object():
 def test_unknown_settings_are_refused_with_what_is_known(wrong):
     with pytest.raises(ConfigError, match="choose"):
         Tabletop(**wrong)
+
+
+def test_touching_and_moving_things_is_told():
+    env = Tabletop(cameras=(), distractors=1)
+    _, info = env.reset(seed=0)
+    assert (info["contact"], info["displacement"]) == (False, 0.0)
+    told = [info]
+    while not (told[-1]["success"] or len(told) > 40):
+        told.append(env.step(expert_action(env))[4])
+    # before it is touched nothing moves but what settles; carried, it is as far as the stand
+    first = next(step for step, one in enumerate(told) if one["contact"])
+    assert 2 < first < len(told)
+    assert told[first - 1]["displacement"] < 0.005
+    way = np.linalg.norm(env.situation().object - env._rest[0])
+    assert told[-1]["displacement"] == pytest.approx(way, abs=0.01)
+    assert way > 0.05

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lookact.envs.control.classic import TASKS, Classic
+from lookact.envs.control.gym_control import control_shapes, make_gym_control
 from lookact.envs.control.task_names import is_metaworld, is_tabletop
 from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
@@ -113,7 +114,8 @@ def make_control_env(
 ) -> ControlEnv:
     """The environment of a task by name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
 
-    A horizon of 0 is its own. `options` are MetaWorld's `camera` and `crop`.
+    Any other environment by MODULE:NAME, FILE.py:NAME or an entry point too. A horizon of 0 is its own. `options` are
+    MetaWorld's `camera` and `crop`.
     """
     lengths: dict[str, Any] = {"action_repeat": action_repeat, "image_size": image_size}
     if task in TASKS:
@@ -125,11 +127,10 @@ def make_control_env(
         from lookact.envs.control.metaworld import MetaWorld
 
         return MetaWorld(task, horizon=horizon or 500 // action_repeat, **lengths, **options)
-    try:
-        inner = gymnasium.make(task, render_mode="rgb_array")
-    except gymnasium.error.Error as error:
-        raise ConfigError(f"no environment {task!r}: give a MetaWorld task, a classic one or a Gymnasium id") from error
-    return FixedHorizon(inner, horizon=horizon or HORIZON, **lengths)
+    # no picture is drawn unless asked for: a judge that needs none works where there is no OpenGL
+    control_shapes(task, (), draw=False)
+    inner = make_gym_control(task, image_size=image_size, camera=options.get("camera", ""))
+    return FixedHorizon(inner, horizon=horizon or HORIZON, state_of=lambda shown: shown["state"], **lengths)
 
 
 def _tabletop(task: str, horizon: int, *, action_repeat: int, image_size: int) -> FixedHorizon:

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from lookact.envs.control.metaworld_views import View, view_of
 from lookact.envs.control.task_names import METAWORLD
 from lookact.envs.tabletop.rendering import Renderer
 from lookact.errors import ConfigError, EnvError
@@ -27,6 +28,8 @@ LONGEST = 500
 """Simulator steps that MetaWorld allows in an episode."""
 CLOSE_VIEW = ("corner2", (0.75, 0.075, 0.7))
 """A camera that is moved up to the table, as preference learning from images commonly does."""
+OWN_VIEW = "task"
+"""In place of a camera's name: the task's own view, or the close one where it has none."""
 STATE_SIZE, ACTION_SIZE = 39, 4
 CELLS = 16
 """Along a mesh's longest side; vertices of one cell become one."""
@@ -37,8 +40,9 @@ State = NDArray[np.float32]
 class MetaWorld(gymnasium.Env[State, State]):
     """Observations are MetaWorld's 39 numbers, the goal among them; actions move the gripper and its fingers.
 
-    `horizon` counts decisions, each of them `action_repeat` simulator steps whose mean reward it gets. `crop` is the
-    part of the image that is kept, as top, left, bottom and right shares of its side.
+    `horizon` counts decisions, each of them `action_repeat` simulator steps whose mean reward it gets. `camera` is one
+    of MetaWorld's, or "task" for the view of `metaworld_views`. `crop` is the part of the image that is kept, as top,
+    left, bottom and right shares of its side.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -62,9 +66,14 @@ class MetaWorld(gymnasium.Env[State, State]):
         self.render_mode = "rgb_array"
         self.inner = make_task(self.task)
         self._cameras = [self.inner.model.camera(index).name for index in range(self.inner.model.ncam)]
-        if camera not in self._cameras:
-            raise ConfigError(f"camera is {camera!r}: choose one of {', '.join(self._cameras)}")
+        if camera not in (OWN_VIEW, *self._cameras):
+            raise ConfigError(f"camera is {camera!r}: choose one of {OWN_VIEW}, {', '.join(self._cameras)}")
         self.inner.model.camera(CLOSE_VIEW[0]).pos = CLOSE_VIEW[1]
+        self._view = view_of(self.task) if camera == OWN_VIEW else None
+        if camera == OWN_VIEW:
+            self.camera = CLOSE_VIEW[0]
+        if self._view is not None:
+            move_camera(self.inner.model, self.camera, self._view)
         self.observation_space = spaces.Box(-np.inf, np.inf, (STATE_SIZE,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
         self._renderer: Renderer | None = None
@@ -91,7 +100,10 @@ class MetaWorld(gymnasium.Env[State, State]):
     def render(self) -> Image:
         """(image_size, image_size, 3) of the camera, or what `crop` leaves of it."""
         if self._renderer is None:
-            self._renderer = Renderer(render_model(self.inner.model), self.image_size)
+            model = render_model(self.inner.model)
+            if self._view is not None:
+                paint(model, self._view)
+            self._renderer = Renderer(model, self.image_size)
         image = self._renderer.draw(self.inner.data, (self.camera,))[self.camera]
         # most of MetaWorld's cameras hang upside down: the image's up, the camera's y axis, points to the floor
         if self.inner.data.camera(self.camera).xmat[7] < 0:
@@ -130,6 +142,24 @@ def make_task(name: str) -> Any:
     # its bounds were worked out with the goal hidden, and would clip it to zero
     env.__dict__.pop("sawyer_observation_space", None)
     return env
+
+
+def move_camera(model: Any, camera: str, view: View) -> None:
+    """Set a camera to a view, upright."""
+    back = np.subtract(view.eye, view.target)
+    right = np.cross((0.0, 0.0, 1.0), back)
+    axes = [right, np.cross(back, right), back]
+    matrix = np.column_stack([axis / np.linalg.norm(axis) for axis in axes])
+    moved, quaternion = model.camera(camera), np.zeros(4)
+    mujoco.mju_mat2Quat(quaternion, matrix.reshape(-1))
+    moved.pos, moved.quat, moved.fovy = view.eye, quaternion, view.fovy
+
+
+def paint(model: Any, view: View) -> None:
+    """Paint the bodies that a view names."""
+    for body, colour in view.colours.items():
+        for geom in np.flatnonzero(model.geom_bodyid == model.body(body).id):
+            model.geom_matid[geom], model.geom_rgba[geom, :3] = -1, colour
 
 
 def render_model(model: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from lookact.config.objects import TASK_GROUP, offered
+
 METAWORLD = re.compile(r"(?:metaworld[_-])?([a-z]+(?:-[a-z]+)*?)(?:-v([0-9]))?")
 
 
@@ -14,7 +16,12 @@ def is_tabletop(task: str) -> bool:
 
 def is_metaworld(task: str) -> bool:
     """Whether it is written as MetaWorld's are: drawer-open-v3, metaworld_drawer-open, drawer-open."""
-    return METAWORLD.fullmatch(task) is not None
+    return METAWORLD.fullmatch(task) is not None and not is_outside(task)
+
+
+def is_outside(task: str) -> bool:
+    """Whether it is imported: MODULE:NAME, FILE.py:NAME or an entry point of another package."""
+    return ":" in task or task in offered(TASK_GROUP)
 
 
 def packages_of(task: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -16,27 +17,51 @@ from lookact.types import Image
 ACTIONS = {"left": 0, "right": 1, "forward": 2, "pickup": 3, "toggle": 5}
 AHEAD = ((1, 0), (0, 1), (-1, 0), (0, -1))
 """A direction's step in columns and rows."""
-CELL = 32
-"""Pixels a side of a cell: one visual token of Qwen3-VL."""
 CLASSES = ("wall", "key", "closed door", "open door", "goal", "agent right", "agent down", "agent left", "agent up")
 
 
-def make_minigrid(level: str = "MiniGrid-DoorKey-5x5-v0", *, max_turns: int = 30) -> GymChat:
-    """A level by its Gymnasium id; the mission is the instruction, the start's seed draws the layout."""
+def make_minigrid(
+    level: str = "MiniGrid-DoorKey-6x6-v0", *, max_turns: int = 30, cell_pixels: int = 32, blind: bool = False
+) -> GymChat:
+    """A level by its Gymnasium id; the mission is the instruction, the start's seed draws the layout.
+
+    `cell_pixels` a side of a cell: 32 is one visual token of Qwen3-VL, 16 one of its patches; `blind` blanks pictures.
+    """
+    return GymChat(
+        open_level(level),
+        instruction=mission,
+        actions=ACTIONS,
+        max_turns=max_turns,
+        picture=partial(from_above, cell_pixels=cell_pixels, blind=blind),
+    )
+
+
+def open_level(level: str) -> GymEnv:
     import minigrid  # noqa: F401  registers the levels
 
-    env = gymnasium.make(level, render_mode="rgb_array", tile_size=CELL)
-    return GymChat(env, instruction=mission, actions=ACTIONS, max_turns=max_turns, picture=from_above)
+    env: GymEnv = gymnasium.make(level, render_mode="rgb_array")
+    return env
+
+
+def layout_bytes(seed: int, *, level: str) -> bytes:
+    """What the seed draws: the grid, and where the agent stands and looks."""
+    world: Any = _drawing_board(level).unwrapped
+    world.reset(seed=seed)
+    state: bytes = world.grid.encode().tobytes() + bytes([*map(int, world.agent_pos), int(world.agent_dir)])
+    return state
+
+
+_drawing_board = cache(open_level)
 
 
 def mission(info: Mapping[str, Any]) -> str:
     return "Get to the green goal." if not info.get("mission") else str(info["mission"])
 
 
-def from_above(env: GymEnv) -> Image:
+def from_above(env: GymEnv, *, cell_pixels: int = 32, blind: bool = False) -> Image:
     """The whole grid, without the mark of what the agent can see."""
-    picture: Image = env.unwrapped.get_frame(highlight=False, tile_size=CELL)  # type: ignore[attr-defined]
-    return picture
+    picture: Image = env.unwrapped.get_frame(highlight=False, tile_size=cell_pixels)  # type: ignore[attr-defined]
+    return np.zeros_like(picture) if blind else picture
 
 
 class State(NamedTuple):

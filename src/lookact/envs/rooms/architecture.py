@@ -28,7 +28,7 @@ def build_structure(plan: FloorPlan, standing: Sequence[Standing], rng: np.rando
     color: Color = (255 * paint[0], 255 * paint[1], 255 * paint[2])
     floor = _floor(plan, rng)
     placed = [Placed(floor), Placed(_ceiling(plan)), Placed(_walls(plan, color))]
-    placed += [_shadow(item, floor[:, 7:].mean(axis=0)) for item in standing]
+    placed += [_shadow(item, floor[:, 7:].mean(axis=0)) for item in standing if item.lift < SILL / 2]
     for number, wall in enumerate(plan.walls):
         parts = [box(0, 0, 0, wall.length, 0.018, 0.09, skirting)]
         taken = [_span(plan, item) for item in standing if item.wall == number]
@@ -85,9 +85,9 @@ def _grid(plan: FloorPlan, steps: tuple[float, float], z: float, shape: int) -> 
     ys = np.unique(np.concatenate([np.arange(y0, y1, steps[1]), [y1], plan.notch[:, [1, 3]].ravel()]).clip(y0, y1))
     column, row = np.mgrid[: len(xs) - 1, : len(ys) - 1].reshape(2, -1)
     middle = np.stack([(xs[column] + xs[column + 1]) / 2, (ys[row] + ys[row + 1]) / 2], axis=1)
-    if len(plan.notch):
-        kept = ~((middle > plan.notch[0, :2]) & (middle < plan.notch[0, 2:])).all(axis=1)
-        column, row = column[kept], row[kept]
+    cut = (middle[:, None] > plan.notch[:, :2]) & (middle[:, None] < plan.notch[:, 2:])
+    kept = ~np.any(np.all(cut, axis=2), axis=1)
+    column, row = column[kept], row[kept]
     parts = np.zeros((len(column), 10))
     parts[:, 0], parts[:, 3], parts[:, 6] = shape, z, z
     parts[:, 1], parts[:, 4], parts[:, 2], parts[:, 5] = xs[column], xs[column + 1], ys[row], ys[row + 1]

@@ -2,11 +2,11 @@
 
     {video_id}/{video_id}_3dod_annotation.json
                {video_id}_3dod_mesh.ply
-               {video_id}_frames/…                  (see arkit_frames)
+               {video_id}_frames/…                  (see arkit_frames; in the raw layout these lie in the folder itself)
 
 A recording's origin is where the device was switched on, so its floor lies at some other height than zero.
 `load_scene` finds that height in the mesh and lowers vertices, boxes and poses by it: the floor is z = 0.
-Its floor plan is the convex hull of what lies near the floor, an overestimate for rooms with inner corners.
+Its floor plan is the outline of what the mesh shows of the floor (see floor_plan).
 
 Written by LookAct, a folder also keeps each face's object (in the PLY) and the floor plan (under "lookact" in the
 annotation), so that a generated room comes back as it was; readers of plain ARKitScenes pass over both.
@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.spatial import ConvexHull, QhullError
 
 from lookact.envs.rooms.arkit_frames import (
     NAMINGS,
@@ -35,9 +34,10 @@ from lookact.envs.rooms.arkit_frames import (
     read_trajectory,
     write_trajectory,
 )
+from lookact.envs.rooms.floor_plan import floor_plan
 from lookact.envs.rooms.ply import Mesh, read_ply, write_ply
 from lookact.envs.rooms.render import Camera, Renderer
-from lookact.envs.rooms.scene import CLASSES, Array, Box, Scene
+from lookact.envs.rooms.scene import CLASSES, Array, Box, Scene, canonical_label
 from lookact.errors import DataError
 from lookact.text.file_names import file_name
 
@@ -56,7 +56,7 @@ def load_scene(folder: str | Path) -> Scene:
     video_id = _video_id(folder)
     mesh = read_ply(folder / f"{video_id}_3dod_mesh.ply")
     boxes, plan = _read_annotation(folder / f"{video_id}_3dod_annotation.json")
-    frames = folder / f"{video_id}_frames"
+    frames = frames_folder(folder, video_id)
     poses = np.zeros((0, 4, 4))
     if frames.is_dir():
         _, poses = read_trajectory(frames / find_naming(frames).trajectory)
@@ -67,7 +67,7 @@ def load_scene(folder: str | Path) -> Scene:
     instances = mesh.instances if mesh.instances is not None else faces_in_boxes(vertices, mesh.faces, boxes)
     if len(instances) and not -1 <= instances.min() <= instances.max() < len(boxes):
         raise DataError(f"{folder}: the mesh names objects that the annotation's {len(boxes)} boxes don't hold")
-    floor = floor_hull(vertices) if plan is None else plan
+    floor = floor_plan(vertices, mesh.faces, boxes) if plan is None else plan
     return Scene(video_id, vertices, mesh.faces, mesh.colors, instances, boxes, floor, poses)
 
 
@@ -80,8 +80,14 @@ def load_frames(folder: str | Path) -> tuple[Frame, ...]:
     drop[2, 3] = floor_height(read_ply(folder / f"{video_id}_3dod_mesh.ply")) if plan is None else 0.0
     return tuple(
         frame if frame.pose is None else dataclasses.replace(frame, pose=frame.pose - drop)
-        for frame in list_frames(folder / f"{video_id}_frames")
+        for frame in list_frames(frames_folder(folder, video_id))
     )
+
+
+def frames_folder(folder: Path, video_id: str) -> Path:
+    """Where trajectory and pictures are: in a folder of their own, or as in the raw layout in the scene's itself."""
+    raw = any((folder / naming.trajectory).is_file() for naming in NAMINGS.values())
+    return folder if raw else folder / f"{video_id}_frames"
 
 
 def save_scene(scene: Scene, folder: str | Path, *, frames: int = 0, naming: str = "lowres_wide") -> None:
@@ -124,7 +130,7 @@ def check_folder(folder: str | Path) -> list[str]:
                 if box.label not in CLASSES]  # fmt: skip
     if not scene.boxes:
         problems.append(f"{folder}: the annotation has no objects")
-    place = folder / f"{scene.id}_frames"
+    place = frames_folder(folder, scene.id)
     if not place.is_dir():
         return [*problems, f"{place}: is missing; the scene has no trajectory"]
     try:
@@ -183,7 +189,7 @@ def _box(item: dict[str, Any]) -> Box:
     axes = np.array(aligned["normalizedAxes"], dtype=np.float64).reshape(3, 3)
     if not (np.isfinite(centroid).all() and (size >= 0).all() and np.allclose(axes @ axes.T, np.eye(3), atol=1e-3)):
         raise ValueError(f"object {item['uid']} has no proper box")
-    return Box(str(item["uid"]), str(item["label"]), centroid, size, axes)
+    return Box(str(item["uid"]), canonical_label(str(item["label"])), centroid, size, axes)
 
 
 def _annotation(scene: Scene) -> dict[str, Any]:
@@ -214,18 +220,6 @@ def floor_height(mesh: Mesh) -> float:
     lowest = int(np.argmax(surface >= 0.3 * surface.max()))
     near = np.abs(bins - lowest) <= 1
     return float(np.average(heights[near], weights=weights[near]))
-
-
-def floor_hull(vertices: NDArray[np.float32]) -> Array:
-    """(k, 2) convex hull of what lies within 15 cm of the floor, counter-clockwise."""
-    low = vertices[np.abs(vertices[:, 2]) < 0.15, :2].astype(np.float64)
-    try:
-        return low[ConvexHull(low).vertices]
-    except (QhullError, ValueError, IndexError):
-        if not len(vertices):
-            return np.zeros((0, 2))
-        (left, near), (right, far) = vertices[:, :2].min(axis=0), vertices[:, :2].max(axis=0)
-        return np.array([[left, near], [right, near], [right, far], [left, far]], dtype=np.float64)
 
 
 def faces_in_boxes(

@@ -16,6 +16,7 @@ from lookact.envs.rooms import fixtures, living
 from lookact.envs.rooms.parts import Color, Part
 
 Range = tuple[float, float]
+Size = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -87,25 +88,37 @@ KINDS: dict[str, Kind] = {
 }
 
 
+SCREEN = Kind(living.screen, (0.5, 1.4), (0.04, 0.1), (0.35, 0.8), DARK, DARK)
+"""A TV without its stand, on a wall or on something."""
+BLOCK = Kind(living.block, (0.1, 1.0), (0.1, 1.0), (0.1, 1.0), ((0.0, 1.0), (0.25, 0.5), (0.5, 0.85)), WOOD)
+"""Anything of a class that has no shape of its own."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """One object, not yet placed."""
 
     label: str
-    size: tuple[float, float, float]
+    size: Size
     """Width, depth, height."""
     parts: NDArray[np.float64]
     """(p, 10) in its own frame."""
 
 
-def make_piece(label: str, rng: np.random.Generator) -> Piece:
-    """An object of the class with its own size and colours."""
-    kind = KINDS[label]
+def make_piece(label: str, rng: np.random.Generator, size: Size | None = None, kind: Kind | None = None) -> Piece:
+    """An object of the class with its own colours, and its own size and shape unless they are given."""
+    kind = kind or KINDS[label]
     draws = rng.random(9).tolist()
     ranges = (kind.width, kind.depth, kind.height, *kind.main, *kind.second)
     width, depth, height, *hues = (low + (high - low) * draw for (low, high), draw in zip(ranges, draws))
-    parts = kind.build(width, depth, height, _color(*hues[:3]), _color(*hues[3:]))
-    return Piece(label, (width, depth, height), np.array(parts, dtype=np.float64))
+    if size is not None:
+        # built as large as its class may be, then stretched: thin boards and knobs keep their look
+        width, depth, height = (min(max(want, low), high) for want, (low, high) in zip(size, ranges))
+    parts = np.array(kind.build(width, depth, height, _color(*hues[:3]), _color(*hues[3:])), dtype=np.float64)
+    if size is None:
+        return Piece(label, (width, depth, height), parts)
+    parts[:, 1:7] *= np.tile(np.array(size) / (width, depth, height), 2)
+    return Piece(label, size, parts)
 
 
 def _color(hue: float, saturation: float, value: float) -> Color:

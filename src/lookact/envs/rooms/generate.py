@@ -80,7 +80,7 @@ def _attempt_room(seed: int, style: RoomStyle, attempt: int) -> Scene | None:
         _boxes(standing), plan.floor, np.zeros((0, 4, 4)),
     )  # fmt: skip
     space = free_space(scene)
-    if not _all_in_reach(scene, space):
+    if out_of_reach(scene, space):
         return None
     return dataclasses.replace(scene, trajectory=record_trajectory(space, rng))
 
@@ -108,13 +108,11 @@ def _boxes(standing: Sequence[Standing]) -> tuple[Box, ...]:
     return tuple(boxes)
 
 
-def _all_in_reach(scene: Scene, space: FreeSpace) -> bool:
-    """Whether an agent can stand beside every object."""
+def out_of_reach(scene: Scene, space: FreeSpace) -> list[Box]:
+    """The objects that an agent can't stand beside."""
     rows, cols = np.nonzero(space.free)
-    if not len(rows):
-        return False
     points = space.origin + (np.stack([cols, rows], axis=1) + 0.5) * space.cell
-    return all(footprint_distance(box, points).min() <= ARM for box in scene.boxes)
+    return [box for box in scene.boxes if footprint_distance(box, points).min(initial=np.inf) > ARM]
 
 
 def record_trajectory(space: FreeSpace, rng: np.random.Generator) -> Array:

@@ -32,6 +32,8 @@ class Standing:
     yaw: float
     wall: int = -1
     """The wall it stands at, or -1."""
+    lift: float = 0.0
+    """Metres above the floor."""
 
     @property
     def rectangle(self) -> Array:
@@ -43,7 +45,7 @@ class Standing:
 def furnish(plan: FloorPlan, pieces: Sequence[Piece], rng: np.random.Generator) -> list[Standing] | None:
     """A place for each piece, the largest at the walls first; None if one finds no place."""
     standing: list[Standing] = []
-    zones = [_door_zone(plan)]
+    zones = [door_zone(plan)]
     for piece in sorted(pieces, key=_turn):
         solids = np.array([*plan.notch, *(other.rectangle for other in standing)]).reshape(-1, 4)
         tables = [other for other in standing if other.piece.label == "table"]
@@ -133,7 +135,7 @@ def _at_table(
     return None
 
 
-def _door_zone(plan: FloorPlan) -> Array:
+def door_zone(plan: FloorPlan) -> Array:
     """(4,) the floor a door needs."""
     wall = plan.walls[plan.door_wall]
     near = wall.start + wall.direction * plan.door_start
@@ -195,12 +197,12 @@ class Wall:
 
 @dataclass(frozen=True)
 class FloorPlan:
-    """An empty room, a rectangle or an L, centred on the origin."""
+    """An empty room round the origin: a rectangle of which corners may be cut out."""
 
     floor: Array
     """(k, 2) corners, counter-clockwise."""
     notch: Array
-    """(0 or 1, 4) the corner cut out of an L as x0 y0 x1 y1."""
+    """(n, 4) the corners that are cut out, each as x0 y0 x1 y1; an L has one."""
     height: float
     door_wall: int
     door_start: float
@@ -227,7 +229,7 @@ def sample_floor_plan(rng: np.random.Generator, *, side: tuple[float, float], sh
     corners = half * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     notch = np.zeros((0, 4))
     if shape == "L":
-        corners, notch = _cut_corner(corners, int(rng.integers(4)), rng.uniform(0.3, 0.5, size=2) * 2 * half)
+        corners, notch = cut_corner(corners, int(rng.integers(4)), rng.uniform(0.3, 0.5, size=2) * 2 * half)
     lengths = np.abs(np.roll(corners, -1, axis=0) - corners).sum(axis=1)
     wide = np.flatnonzero(lengths > DOOR_WIDTH + 0.5)
     wall = int(wide[rng.integers(len(wide))])
@@ -235,11 +237,14 @@ def sample_floor_plan(rng: np.random.Generator, *, side: tuple[float, float], sh
     return FloorPlan(corners, notch, float(rng.uniform(2.4, 2.8)), wall, start)
 
 
-def _cut_corner(corners: Array, corner: int, cut: Array) -> tuple[Array, Array]:
-    """A rectangle's corners (4, 2) with one corner cut out by (x, y): the L's corners (6, 2), the notch (1, 4)."""
+def cut_corner(corners: Array, corner: int, cut: Array) -> tuple[Array, Array]:
+    """A rectangle's corners (k, 2) with one cut out by (x, y): the corners (k + 2, 2), the notch (1, 4).
+
+    Several are cut out from the last corner to the first.
+    """
     point = corners[corner]
     before = np.sign(corners[corner - 1] - point) * cut
-    after = np.sign(corners[(corner + 1) % 4] - point) * cut
+    after = np.sign(corners[(corner + 1) % len(corners)] - point) * cut
     inner = np.array([point + before, point + before + after, point + after])
     shape = np.concatenate([corners[:corner], inner, corners[corner + 1 :]])
     far = point + before + after

@@ -174,6 +174,33 @@ def tv_monitor(w: float, d: float, h: float, main: Color, second: Color) -> list
     ]
 
 
+def screen(w: float, d: float, h: float, main: Color, second: Color) -> list[Part]:
+    """A TV's panel alone: a dark frame round a bluish picture."""
+    x, y = w / 2, d / 2
+    face = y - 0.008
+    return [
+        box(-x, -y, 0, x, face, h, main),
+        box(-0.96 * x, face, 0.04 * h, 0.96 * x, face + 0.004, 0.96 * h, (20, 34, 66)),
+        box(-0.96 * x, face + 0.004, 0.04 * h, 0.96 * x, face + 0.006, 0.36 * h, (34, 66, 120)),
+        disc(0.35 * x, face + 0.004, 0.6 * h, 0.35 * x + 0.2 * h, y, 0.8 * h, (110, 168, 224)),
+    ]
+
+
+def screen_stand(w: float, lift: float) -> list[Part]:
+    """What carries a panel whose foot is `lift` above the floor: a pole on a plate."""
+    plate = 0.25 * w
+    return [
+        box(-0.025, -0.03, -lift, 0.025, 0.0, 0.05, SOOT),
+        box(-plate, -0.16, -lift, plate, 0.12, 0.03 - lift, SOOT),
+    ]
+
+
+def block(w: float, d: float, h: float, main: Color, second: Color) -> list[Part]:
+    """A cuboid with a lighter top."""
+    x, y = w / 2, d / 2
+    return [box(-x, -y, 0, x, y, 0.9 * h, main), box(-x, -y, 0.9 * h, x, y, h, shaded(main, 1.2))]
+
+
 def sofa(w: float, d: float, h: float, main: Color, second: Color) -> list[Part]:
     """A back and two arms round soft cushions, two pillows, wooden feet."""
     x, y, arm = w / 2, d / 2, 0.18

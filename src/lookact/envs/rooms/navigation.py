@@ -14,10 +14,12 @@ from typing import Any
 import gymnasium
 
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.goals import Difficulty, NavigationTask, find_task
+from lookact.envs.rooms.goals import Choice, Difficulty, NavigationTask, find_task
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, read_move
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.routes import RouteWalk, as_question
+from lookact.envs.rooms.scene_sources import scene_id, scene_sources
 from lookact.envs.rooms.simulator import Simulator, Walker, cached_floor_map, generated_simulator, recorded_simulator
 from lookact.envs.rooms.wordings import QUESTIONS
 from lookact.errors import ConfigError, EnvError, ParseError
@@ -27,6 +29,7 @@ from lookact.types import FloorMap, Image, Observation
 __all__ = ["Navigation", "observe"]
 
 ATTEMPTS = 20
+QUESTION_LENGTH = 1024
 
 
 class Navigation(gymnasium.Env[Shown, Reply]):
@@ -49,10 +52,10 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         gamma: float = 1.0,
         render_mode: str | None = None,
     ) -> None:
-        """`scenes` are ARKitScenes folders; without them rooms are generated in `style`."""
+        """`scenes` are ARKitScenes folders or scene notes; without them rooms are generated in `style`."""
         if scenes is not None and not scenes:
             raise ConfigError("scenes is empty: name at least one folder, or leave it out to generate rooms")
-        self.scenes = scenes
+        self.scenes = None if scenes is None else scene_sources(scenes)
         self.style = style or RoomStyle()
         self.camera = Camera.square(image_size, fov_degrees)
         self.max_turns = max_turns
@@ -62,15 +65,26 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self.progress_weight = progress_weight
         self.gamma = gamma
         self.render_mode = render_mode
-        self.observation_space = observation_space(image_size, text="question", length=128)
+        self.observation_space = observation_space(image_size, text="question", length=QUESTION_LENGTH)
         self.action_space = reply_space()
         self.turn, self.distance = 0, 0.0
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
-        """Options `scene_seed` and `start_seed` fix the room, and the goal with its start; else `seed` does."""
+        """Options `scene_seed` and `start_seed` fix the room, and the goal with its start; else `seed` does.
+
+        Others choose by name: `scene` (an id; room-7 where rooms are generated), `goal` (a label that one object
+        bears, or a box's uid), `pose` (x, y, yaw), `question` (text), `route` (a route_planning row, walked).
+        """
         super().reset(seed=seed)
-        self._begin(*episode_seeds(self, seed, options))
+        scene_seed, start_seed = episode_seeds(self, seed, options)
+        chosen = options or {}
+        if (row := chosen.get("route")) is not None:
+            route = as_question(row)
+            sim = self._named_simulator(chosen.get("scene", route.scene_name))
+            self._begin(RouteWalk(sim, route, self.difficulty.success_distance))
+        else:
+            self._begin(self._find_task(scene_seed, start_seed, chosen.get("scene"), Choice.of(chosen)))
         return self._shown(), self._info(False, "")
 
     def step(self, action: Reply) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
@@ -79,12 +93,13 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self.turn += 1
         collided, problem = self._move(action)
         before, self.distance = self.distance, self.task.distance(self.walker.pose)
-        success = self.distance == 0.0
-        truncated = not success and self.turn >= self.max_turns
-        self._over = success or truncated
+        arrived = self.distance == 0.0
+        success = arrived and self.task.right_turns
+        truncated = not arrived and self.turn >= self.max_turns
+        self._over = arrived or truncated
         progress = (before - self.gamma * self.distance) / self.task.shortest
         parts = {"goal_reward": float(success), "progress_reward": self.progress_weight * progress}
-        return self._shown(), sum(parts.values()), success, truncated, self._info(collided, problem) | parts
+        return self._shown(), sum(parts.values()), arrived, truncated, self._info(collided, problem) | parts
 
     def render(self) -> Image | None:
         return self.walker.view.rgb.copy() if self.render_mode == "rgb_array" else None
@@ -93,19 +108,35 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         """The episode's room from above, with the goal marked."""
         return cached_floor_map(self.task.sim, self.task.goal)
 
-    def _begin(self, scene_seed: int, start_seed: int) -> None:
-        self.task = self._find_task(scene_seed, start_seed)
+    def _begin(self, task: NavigationTask | RouteWalk) -> None:
+        self.task = task
         self.walker = Walker(self.task.sim, self.task.start, self.camera, self.limits)
         self.distance = self.task.shortest
         self.turn = 0
         self._over = False
 
-    def _find_task(self, scene_seed: int, start_seed: int) -> NavigationTask:
-        for attempt in range(ATTEMPTS):
+    def _find_task(self, scene_seed: int, start_seed: int, scene: Any, choice: Choice) -> NavigationTask:
+        for attempt in range(ATTEMPTS if scene is None else 1):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            if (task := find_task(self._simulator(seed), start_seed, self.difficulty, self.questions)) is not None:
+            sim = self._simulator(seed) if scene is None else self._named_simulator(scene)
+            if (task := find_task(sim, start_seed, self.difficulty, self.questions, choice)) is not None:
                 return task
-        raise EnvError(f"no start {self.difficulty.start_distance} m from a goal in {ATTEMPTS} scenes: widen the range")
+        if choice.pose is not None:
+            raise EnvError(f"option pose {choice.pose} is at a goal already, or has no way to one: give another")
+        where = f"{ATTEMPTS} scenes" if scene is None else f"scene {scene}"
+        raise EnvError(f"no start {self.difficulty.start_distance} m from a goal in {where}: widen the range")
+
+    def _named_simulator(self, name: Any) -> Simulator:
+        """The scene of that id; a generated room is called room-SEED."""
+        if self.scenes is None:
+            if (seed := str(name).removeprefix("room-")).isdecimal():
+                return generated_simulator(int(seed), self.style)
+            raise EnvError(f"option scene is {name!r}: rooms are generated here, give room-7 or a number")
+        found = [source for source in self.scenes if scene_id(source) == str(name)]
+        if not found:
+            some = ", ".join(scene_id(source) for source in self.scenes[:3])
+            raise EnvError(f"option scene is {name!r}: {len(self.scenes)} scenes are given, such as {some}")
+        return recorded_simulator(found[0])
 
     def _simulator(self, seed: int) -> Simulator:
         if self.scenes is None:
@@ -123,7 +154,7 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         return self.walker.view.shown() | {"question": self.task.question}
 
     def _info(self, collided: bool, problem: str) -> dict[str, Any]:
-        success, shortest = self.distance == 0.0, self.task.shortest
+        success, shortest = self.distance == 0.0 and self.task.right_turns, self.task.shortest
         return {
             "success": success,
             "spl": success * shortest / max(self.walker.path_length, shortest),

@@ -5,6 +5,7 @@ World frame: metres, Z up, the floor at z = 0. Camera frame: X right, Y down, Z 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,15 @@ class Scene:
     """(k, 2) corners of the floor plan, counter-clockwise."""
     trajectory: Array
     """(t, 4, 4) camera-to-world poses of the recorded walk; may be empty."""
+
+
+ALIASES = {"tv": "tv_monitor", "monitor": "tv_monitor"}
+
+
+def canonical_label(text: str) -> str:
+    """A label as LookAct writes it: "TV/monitor", "tv monitor" and "tv" are all `tv_monitor`."""
+    label = re.sub(r"[^a-z0-9]+", "_", text.strip().lower()).strip("_")
+    return ALIASES.get(label, label)
 
 
 def label_text(label: str) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from lookact.envs.rooms.arkit import load_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
 from lookact.envs.rooms.maps import floor_map
 from lookact.envs.rooms.motion import Limits, Motion, Move, Pose, apply_move
+from lookact.envs.rooms.notes import load_layout
 from lookact.envs.rooms.render import Camera, Renderer
+from lookact.envs.rooms.scan_cache import open_scan
 from lookact.envs.rooms.scene import Scene
+from lookact.envs.rooms.scene_sources import BETWEEN
 from lookact.envs.rooms.space import FreeSpace, free_space
 from lookact.errors import EnvError
 from lookact.types import FloorMap, Image
@@ -52,13 +53,23 @@ class View:
 @lru_cache(maxsize=64)
 def generated_simulator(seed: int, style: RoomStyle) -> Simulator:
     """The room that `seed` and `style` stand for."""
-    return _prepare(generate_room(seed, style))
+    scene = generate_room(seed, style)
+    return Simulator(scene, Renderer(scene), free_space(scene))
 
 
 @lru_cache(maxsize=16)
-def recorded_simulator(folder: str) -> Simulator:
-    """The ARKitScenes scan in `folder`."""
-    return _prepare(load_scene(Path(folder)))
+def recorded_simulator(source: str) -> Simulator:
+    """The ARKitScenes scan in a folder, or a real room's layout: FILE.json#ID."""
+    scene, space = recorded_scene(source)
+    return Simulator(scene, Renderer(scene), space)
+
+
+def recorded_scene(source: str) -> tuple[Scene, FreeSpace]:
+    """The same without a renderer: for who only asks about it."""
+    if BETWEEN not in source:
+        return open_scan(source)
+    scene = load_layout(*source.rsplit("#", 1)).scene
+    return scene, free_space(scene)
 
 
 @lru_cache(maxsize=32)
@@ -89,10 +100,6 @@ def render_view(sim: Simulator, pose: Pose, camera: Camera) -> View:
     for picture in (frames.rgb, frames.depth, frames.instance):
         picture.setflags(write=False)
     return View(pose, frames.rgb[0], frames.depth[0], frames.instance[0])
-
-
-def _prepare(scene: Scene) -> Simulator:
-    return Simulator(scene, Renderer(scene), free_space(scene))
 
 
 class Walker:

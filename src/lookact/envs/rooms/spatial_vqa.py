@@ -22,6 +22,7 @@ from lookact.envs.rooms.motion import Limits, Pose, clamp
 from lookact.envs.rooms.questions import ask
 from lookact.envs.rooms.questions.coverage import Coverage
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.routes import read_route, route_start
 from lookact.envs.rooms.simulator import (
     Simulator,
     Walker,
@@ -68,10 +69,12 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         max_turns: int = 6,
         limits: Limits | None = None,
         turn_cost: float = 0.0,
+        paraphrase: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        """`rows` are questions with the ARKitScenes folders of their scenes; without them rooms are generated in
-        `style` and asked about by `types`. Every turn that does not answer costs `turn_cost`."""
+        """`rows` are questions with the names of their scenes (`scene_sources`); without them rooms are generated in
+        `style` and asked about by `types`. Every turn that does not answer costs `turn_cost`;
+        `paraphrase` puts generated questions in several wordings, not in VSI-Bench's alone."""
         if rows is not None and not rows:
             raise ConfigError("rows is empty: give at least one question, or leave it out to generate them")
         if unknown := set(types) - set(QUESTION_TYPES):
@@ -84,6 +87,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         self.max_turns = max_turns
         self.limits = limits or Limits()
         self.turn_cost = turn_cost
+        self.paraphrase = paraphrase
         self.render_mode = render_mode
         self.observation_space = observation_space(image_size, text="prompt", length=PROMPT_LENGTH)
         self.action_space = reply_space()
@@ -141,13 +145,13 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
 
     def _find_task(self, scene_seed: int, start_seed: int) -> VQATask:
         if self.rows is not None:
-            question, folder = self.rows[scene_seed % len(self.rows)]
-            sim = recorded_simulator(folder)
-            return VQATask(sim, question, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
+            question, source = self.rows[scene_seed % len(self.rows)]
+            sim = recorded_simulator(source)
+            return VQATask(sim, question, _start(sim, question, start_seed))
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
             sim = generated_simulator(seed, self.style)
-            if (drawn := draw_question(sim, start_seed, self.types)) is not None:
+            if (drawn := draw_question(sim, start_seed, self.types, self.paraphrase)) is not None:
                 return VQATask(sim, drawn, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
 
@@ -179,11 +183,21 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         }
 
 
+def _start(sim: Simulator, question: Question, seed: int) -> Pose:
+    """Where a route begins, if the question is about one whose landmarks have boxes; else anywhere."""
+    if question.question_type == "route_planning":
+        try:
+            return route_start(sim, read_route(question))
+        except EnvError:
+            pass
+    return random_pose(sim, numpy_rng(seed, "start"), uncrowded_cells(sim.space))
+
+
 @lru_cache(maxsize=256)
-def draw_question(sim: Simulator, seed: int, types: tuple[str, ...]) -> Question | None:
+def draw_question(sim: Simulator, seed: int, types: tuple[str, ...], paraphrase: bool = False) -> Question | None:
     """A question of a type that `seed` draws among those that fit the scene, or None if none does."""
     for index in numpy_rng(seed, "type").permutation(len(types)):
-        drawn = ask(sim.scene, seed=derive(seed, "question"), types=(types[index],), per_type=1)
+        drawn = ask(sim.scene, seed=derive(seed, "question"), types=(types[index],), paraphrase=paraphrase)
         if drawn:
             return drawn[0]
     return None

@@ -1,8 +1,8 @@
 """Questions about rooms in VSI-Bench's format, and the scene notes it comes with.
 
 VSI-Bench's own rows are a test set. A row counts as one when its file's name says so (test-00000-of-00001.parquet,
-vsi_bench.jsonl), when its `split` column says test, or when it has no split and its dataset is one of VSI-Bench's
-three. Loading such rows to train on them is refused unless forced by name.
+vsi_bench.jsonl), when its `split` column says test, when it has no split and its dataset's name holds one of
+VSI-Bench's three, or when its scene is VSI-Bench's. Loading such rows to train on them is refused unless forced.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lookact.envs.rooms.scene import Array, Box, Scene
+from lookact.envs.rooms.benchmark_scenes import why_test
+from lookact.envs.rooms.scene import Array, Box, Scene, canonical_label
 from lookact.errors import DataError
+from lookact.text.answers import official_prompt
 
-VSI_DATASETS = ("arkitscenes", "scannet", "scannetpp")
 TEST_NAME = re.compile(r"(^|[^a-z])(test|vsi[-_ ]?bench)([^a-z]|$)")
 EXTENT_NOISE = 0.05
 """Metres; some extents are those of the scanned points, not of the box."""
@@ -64,12 +65,8 @@ def load_questions(path: str | Path, *, purpose: str = "train", train_on_test: b
 
 
 def format_prompt(question: Question) -> str:
-    """What a model is asked: the question, its options one a line, and how to answer."""
-    if question.options is None:
-        return f"{question.question}\nAnswer with a single word or phrase."
-    return "\n".join(
-        [question.question, "Options:", *question.options, "Answer directly with the letter of the right option."]
-    )
+    """What a model that walks is asked: VSI-Bench's prompt without the line about frames of a video."""
+    return official_prompt(question.question_type, question.question, question.options).partition("\n")[2]
 
 
 def load_scene_notes(path: str | Path) -> dict[str, Scene]:
@@ -111,13 +108,8 @@ def _refuse_test_row(path: Path, number: int, row: Mapping[str, Any]) -> None:
     remedy = "load it with purpose='test', or force it with train_on_test=True"
     if TEST_NAME.search(path.stem.lower()):
         raise DataError(f"{path}: by its name this is test data, which is not for training; {remedy}")
-    split, dataset = row.get("split"), str(row.get("dataset")).lower()
-    if split == "test":
-        raise DataError(f"{path}: row {number} is of the split 'test', which is not for training; {remedy}")
-    if split is None and dataset in VSI_DATASETS:
-        raise DataError(
-            f"{path}: row {number} is of '{dataset}' without a split, so it may be VSI-Bench's own test row; {remedy}"
-        )
+    if why := why_test(str(row.get("dataset")), row.get("split"), str(row.get("scene_name"))):
+        raise DataError(f"{path}: row {number} {why}, which is not for training; {remedy}")
 
 
 def _question(path: Path, number: int, row: Mapping[str, Any]) -> Question:
@@ -135,7 +127,7 @@ def _question(path: Path, number: int, row: Mapping[str, Any]) -> Question:
 
 def _scene_from_notes(name: str, notes: Mapping[str, Any]) -> Scene:
     boxes = tuple(
-        _box(f"{name}/{label}/{number}", label, entry)
+        _box(f"{name}/{label}/{number}", canonical_label(label), entry)
         for label, entries in notes["object_bbox"].items()
         for number, entry in enumerate(entries)
     )

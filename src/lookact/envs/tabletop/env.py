@@ -193,6 +193,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self._target_place = np.array([*self.start.targets[0], 0.0])
         self.steps, self._over = 0, False
         mujoco.mj_forward(self.model, self.data)
+        self._rest = self.data.xpos[self._objects].copy()
         self._now = self.situation()
         self.progress = progress(self.task, self._now)
 
@@ -205,6 +206,10 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
     def _locate(self) -> None:
         self._tool = self.model.site("tool").id
         self._object = self.model.body("object0").id
+        self._objects = [self.model.body(f"object{number}").id for number in range(1 + self.layout.distractors)]
+        self._object_geoms = np.isin(self.model.geom_bodyid, self._objects)
+        root = self.model.body_rootid[self.model.site_bodyid[self._tool]]
+        self._robot_geoms = self.model.body_rootid[self.model.geom_bodyid] == root
         self._roles = np.where(self.model.geom_bodyid == self._object, OBJECT, 0)
         self._roles[self.model.geom("left_pad").id] = LEFT_PAD
         self._roles[self.model.geom("right_pad").id] = RIGHT_PAD
@@ -240,7 +245,15 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             "instruction": self.instruction,
             "task": self.task,
             "step": self.steps,
+            "contact": self._contact(),
+            "displacement": float(np.linalg.norm(self.data.xpos[self._objects] - self._rest, axis=1).sum()),
         }
+
+    def _contact(self) -> bool:
+        """Whether the robot touches an object."""
+        pairs = self.data.contact.geom
+        robot, thing = self._robot_geoms[pairs], self._object_geoms[pairs]
+        return bool((robot[:, 0] & thing[:, 1] | robot[:, 1] & thing[:, 0]).any())
 
 
 def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:

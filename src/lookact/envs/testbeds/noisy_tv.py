@@ -54,3 +54,8 @@ class NoisyTV(gymnasium.Env[Shown, NDArray[np.float32]]):
 def noise_in_view(state: NDArray[np.float32]) -> Any:
     """Whether noise is in view, for states (..., s)."""
     return state[..., TOOL_SIDE] > NOISE_FROM
+
+
+def noisy_table(**settings: Any) -> NoisyTV:
+    """The testbed around a tabletop of these settings."""
+    return NoisyTV(Tabletop(**settings))

@@ -73,7 +73,7 @@ def parts_of(space: spaces.Space[Any]) -> tuple[dict[str, spaces.Box], tuple[str
     return boxes, texts
 
 
-def ask(pipe: Connection, message: tuple[str, tuple[Any, ...]], seconds: float) -> Any:
+def ask(pipe: Connection, message: tuple[str, Any], seconds: float) -> Any:
     """A worker's reply, or an EnvError."""
     try:
         pipe.send(message)

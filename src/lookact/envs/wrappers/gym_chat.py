@@ -17,6 +17,8 @@ import gymnasium
 import numpy as np
 import PIL.Image
 
+from lookact.envs.wrappers.gym_rules import GymEnv as GymEnv
+from lookact.envs.wrappers.gym_rules import checked_reset, checked_step
 from lookact.errors import EnvError, ParseError
 from lookact.text.actions import parse_json_object
 from lookact.types import Image, Observation
@@ -25,7 +27,6 @@ CAMERA = "view"
 KEY = "action"
 """Where a JSON reply names its action: {"action": "left"}."""
 
-GymEnv = gymnasium.Env[Any, Any]
 ReadAction = Callable[[str], Any]
 """From a reply to an action of the environment; raises ParseError, whose text the model is told."""
 Success = Callable[[float, bool, Mapping[str, Any]], bool]
@@ -79,7 +80,7 @@ class GymChat:
             if self._env is not None:
                 self._env.close()
             self._env = self._make(start)
-        _, info = self.env.reset(seed=start)
+        _, info = checked_reset(self.env, seed=start)
         self.turn, self._over = 0, False
         self._info = self._told(info, succeeded=False, problem="")
         return self._observation(""), self._info
@@ -94,8 +95,8 @@ class GymChat:
             reward, terminated, truncated, feedback = self.invalid_reward, False, False, f"Invalid: {problem}."
             self._info = {**self._info, "valid_action": False, "action_error": str(problem), "turn": self.turn}
         else:
-            _, paid, terminated, truncated, info = self.env.step(chosen)
-            reward, feedback = float(paid), ""
+            _, reward, terminated, truncated, info = checked_step(self.env, chosen)
+            feedback = ""
             succeeded = bool(self.success(reward, terminated, info))
             self._info = self._told(info, succeeded=succeeded, problem="")
         truncated = not terminated and (truncated or self.turn >= self.max_turns)
@@ -152,6 +153,11 @@ def rendered(env: GymEnv) -> Image:
     if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
         raise EnvError('render() gave no (h, w, 3) uint8 picture: make the environment with render_mode="rgb_array"')
     return picture
+
+
+def blank(env: GymEnv) -> Image:
+    """A black picture as large as the environment's: what can be learned without seeing."""
+    return np.zeros_like(rendered(env))
 
 
 def scaled(picture: Image, size: int) -> Image:

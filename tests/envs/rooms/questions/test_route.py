@@ -32,9 +32,9 @@ def room(places: dict[str, tuple[float, ...]]) -> Scene:
 
 def read(question: Question) -> tuple[str, str, list[str]]:
     """Start, thing faced, stops."""
-    pattern = "begins at the (.*) and faces the (.*). You want to navigate to the (.*). These"
+    pattern = "beginning at the (.*) and facing the (.*). You want to navigate to the (.*). You will"
     start, faced, goal = re.search(pattern, question.question).groups()
-    stops = re.findall(r"until the ([a-z ]+)\.", question.question)
+    stops = re.findall(r"until the ([a-z ]+?)(?=\.| \d)", question.question)
     assert stops[-1] == goal
     return start, faced, stops
 
@@ -133,7 +133,7 @@ def walkable(scene: Scene, names: list[str]) -> bool:
 def test_routes_hold(asked) -> None:
     for scene, question in asked["route_planning"]:
         start, faced, stops = read(question)
-        assert question.question.count("[please fill in]") == len(said(question).split(", "))
+        assert question.question.partition("): ")[2].count("[please fill in]") == len(said(question).split(", "))
         ways = [option[3:] for option in question.options if follow(scene, start, faced, stops, option[3:].split(", "))]
         assert ways == [said(question)]
         assert walkable(scene, [start, *stops])

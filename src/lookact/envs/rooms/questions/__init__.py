@@ -29,6 +29,7 @@ from lookact.envs.rooms.questions.relations import (
 from lookact.envs.rooms.questions.route import route_planning
 from lookact.envs.rooms.scene import CLASSES, Scene, label_text
 from lookact.envs.rooms.vsi import Question, format_prompt
+from lookact.envs.rooms.wordings import WORDINGS
 from lookact.errors import ConfigError
 from lookact.seeding import derive, numpy_rng
 
@@ -62,8 +63,13 @@ BRIEF = {
 LABELS = re.compile(r"\b(" + "|".join(sorted(map(label_text, CLASSES), key=len, reverse=True)) + r")\b")
 
 
-def ask(scene: Scene, *, seed: int, types: Sequence[str] = ALL, per_type: int = 1) -> list[Question]:
-    """Up to `per_type` different questions of each type; fewer, or none, where the scene holds no clear ones."""
+def ask(
+    scene: Scene, *, seed: int, types: Sequence[str] = ALL, per_type: int = 1, paraphrase: bool = False
+) -> list[Question]:
+    """Up to `per_type` different questions of each type; fewer, or none, where the scene holds no clear ones.
+
+    In VSI-Bench's own wording, or in any of several.
+    """
     unknown = [name for name in types if name not in FAMILIES]
     if unknown:
         raise ConfigError(f"question type '{unknown[0]}' is unknown; use one of {', '.join(ALL)}")
@@ -74,8 +80,8 @@ def ask(scene: Scene, *, seed: int, types: Sequence[str] = ALL, per_type: int = 
         for number, draft in enumerate(drafts):
             # 53 bits survive readers that keep numbers as doubles
             key = derive(seed, "question", scene.id, name, number) >> 10
-            options = draft.options
-            questions.append(Question(key, "generated", scene.id, name, draft.question, draft.ground_truth, options))
+            text = WORDINGS[name][key % len(WORDINGS[name]) if paraphrase else 0].format(**draft.things)
+            questions.append(Question(key, "generated", scene.id, name, text, draft.ground_truth, draft.options))
     return questions
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,8 @@ EDGES = np.array([(corner, corner | bit) for bit in (1, 2, 4) for corner in rang
 class Draft:
     """A question before it is given its place in a set."""
 
-    question: str
+    things: Mapping[str, str]
+    """What a wording of its type (`wordings`) speaks of."""
     ground_truth: str
     options: tuple[str, ...] | None = None
 

@@ -23,9 +23,7 @@ def object_counting(facts: Facts, rng: np.random.Generator, count: int) -> list[
         # the number is drawn first: twos would drown the rest
         number = rng.choice(sorted(set(left.values())))
         label = rng.choice([label for label, members in left.items() if members == number])
-        drafts.append(
-            Draft(f"Counting every {label_text(label)} in this room, how many are there?", str(left.pop(label)))
-        )
+        drafts.append(Draft({"thing": label_text(label)}, str(left.pop(label))))
     return drafts
 
 
@@ -35,8 +33,8 @@ def object_abs_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
     drafts = []
     for choice in rng.permutation(len(pairs))[:count]:
         first, second = (pairs[choice][place] for place in rng.permutation(2))
-        text = f"From the closest point of the {facts.name(first)} to the closest point of the {facts.name(second)}"
-        drafts.append(Draft(f"{text}, what is the distance in meters?", _format_number(facts.gaps[first, second], 1)))
+        things = {"first": facts.name(first), "second": facts.name(second)}
+        drafts.append(Draft(things, _format_number(facts.gaps[first, second], 1)))
     return drafts
 
 
@@ -45,8 +43,7 @@ def object_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -
     drafts = []
     for index in (facts.unique[place] for place in rng.permutation(len(facts.unique))[:count]):
         longest = 100 * float(facts.scene.boxes[index].size.max())
-        text = f"Of the length, width and height of the {facts.name(index)}, how long is the longest in centimeters?"
-        drafts.append(Draft(text, _format_number(longest, 0)))
+        drafts.append(Draft({"thing": facts.name(index)}, _format_number(longest, 0)))
     return drafts
 
 
@@ -54,8 +51,7 @@ def room_size_estimation(facts: Facts, rng: np.random.Generator, count: int) -> 
     """The floor plan's area; a scene has one such question."""
     if len(facts.scene.floor) < 3 or not count:
         return []
-    text = "How large is the floor of this room in square meters? If several rooms are shown, add them up."
-    return [Draft(text, _format_number(polygon_area(facts.scene.floor), 1))]
+    return [Draft({}, _format_number(polygon_area(facts.scene.floor), 1))]
 
 
 def _format_number(number: float, digits: int) -> str:

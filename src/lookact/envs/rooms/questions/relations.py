@@ -47,11 +47,8 @@ def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
         names = [label_text(label) for label in chosen]
         nearest = names[int(np.argmin(gaps))]
         options, letter = choose(rng, nearest, [name for name in names if name != nearest])
-        text = (
-            f"Which of these ({', '.join(names)}) is closest to the {facts.name(target)}? Measure between closest "
-            "points, and where there are several of a kind take the nearest one."
-        )
-        drafts[target, frozenset(chosen)] = Draft(text, letter, options)
+        things = {"choices": ", ".join(names), "target": facts.name(target)}
+        drafts[target, frozenset(chosen)] = Draft(things, letter, options)
         if len(drafts) == count:
             break
     return list(drafts.values())
@@ -59,25 +56,20 @@ def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> l
 
 def object_rel_direction_easy(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
     """Left or right."""
-    return _directions(facts, rng, count, EASY, "on my left or on my right?")
+    return _directions(facts, rng, count, EASY)
 
 
 def object_rel_direction_medium(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
     """Left, right or back."""
-    rest = "to my left, to my right or at my back? At my back means that I would have to turn by 135 degrees or more."
-    return _directions(facts, rng, count, MEDIUM, rest)
+    return _directions(facts, rng, count, MEDIUM)
 
 
 def object_rel_direction_hard(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
     """One of the four quadrants."""
-    rest = (
-        "to my front-left, front-right, back-left or back-right? "
-        "These are the four quadrants around me, with the front being where I face."
-    )
-    return _directions(facts, rng, count, HARD, rest)
+    return _directions(facts, rng, count, HARD)
 
 
-def _directions(facts: Facts, rng: np.random.Generator, count: int, sectors: Sectors, rest: str) -> list[Draft]:
+def _directions(facts: Facts, rng: np.random.Generator, count: int, sectors: Sectors) -> list[Draft]:
     names = list(dict.fromkeys(name for _, _, name in sectors))
     triples, answers = clear_triples(facts, sectors, names)
     piles = [list(rng.permutation(np.flatnonzero(answers == answer))) for answer in range(len(names))]
@@ -88,8 +80,7 @@ def _directions(facts: Facts, rng: np.random.Generator, count: int, sectors: Sec
     for wanted in order[:count]:
         here, there, what = (facts.name(facts.unique[place]) for place in triples[piles[wanted].pop()])
         options, letter = choose(rng, names[wanted], [name for name in names if name != names[wanted]])
-        text = f"I am standing by the {here} and facing the {there}. Is the {what} {rest}"
-        drafts.append(Draft(text, letter, options))
+        drafts.append(Draft({"here": here, "there": there, "what": what}, letter, options))
     return drafts
 
 
@@ -133,8 +124,7 @@ def obj_appearance_order(facts: Facts, rng: np.random.Generator, count: int) -> 
         names = [label_text(labels[index]) for index in chosen]
         listed = [names[place] for place in rng.permutation(ORDER_KINDS)]
         options, letter = choose(rng, ", ".join(names), _other_orders(rng, names))
-        text = f"In the video, in what order do these kinds of things first come into view: {', '.join(listed)}?"
-        drafts.append(Draft(text, letter, options))
+        drafts.append(Draft({"things": ", ".join(listed)}, letter, options))
     return drafts
 
 

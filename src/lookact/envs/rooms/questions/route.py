@@ -74,18 +74,13 @@ def _draft(facts: Facts, rng: np.random.Generator, route: Route, turns: tuple[in
     names = {place: facts.name(facts.unique[place]) for place in (route.start, route.faced, *route.stops)}
     steps = []
     for number, stop in enumerate(route.stops):
-        steps += [BLANK] * (number > 0 or stop != route.faced) + [f"Go forward until the {names[stop]}."]
+        steps += [BLANK] * (number > 0 or stop != route.faced) + [f"Go forward until the {names[stop]}"]
     listed = " ".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
-    goal = names[route.stops[-1]]
-    text = (
-        f"You are a robot that begins at the {names[route.start]} and faces the {names[route.faced]}. You want to "
-        f"navigate to the {goal}. These are your actions, and each blank is one of turn back, turn left and turn "
-        f"right: {listed} Then you have reached the {goal}."
-    )
+    ends = {"start": names[route.start], "faced": names[route.faced], "goal": names[route.stops[-1]]}
     others = [_spell(other) for other in np.ndindex((len(TURNS),) * len(turns)) if other != turns]
     kept = [others[place] for place in rng.permutation(len(others))[:3]]
     options, letter = choose(rng, _spell(turns), kept)
-    return Draft(text, letter, options)
+    return Draft({**ends, "actions": listed}, letter, options)
 
 
 def _spell(turns: tuple[int, ...]) -> str:

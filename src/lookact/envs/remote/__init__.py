@@ -1,0 +1,1 @@
+"""Environments in another process or on another machine, over HTTP."""

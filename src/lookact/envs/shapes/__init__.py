@@ -1,0 +1,1 @@
+"""Synthetic scenes of coloured shapes with questions about them: what a general tiny VLM learns from."""
