@@ -107,24 +107,6 @@ def shape_of(config: Any) -> ModelShape:
     )
 
 
-QWEN3_VL_8B = ModelShape(
-    layers=36,
-    hidden=4096,
-    heads=32,
-    kv_heads=8,
-    head_dim=128,
-    intermediate=12_288,
-    vocabulary=151_936,
-    tied=False,
-    vision_layers=27,
-    vision_hidden=1152,
-    vision_intermediate=4304,
-    patch_values=2 * 3 * 16 * 16,
-    merge=2,
-    deepstack=3,
-)
-
-
 @dataclass(frozen=True)
 class Work:
     """What one learning step does, over all processes."""
