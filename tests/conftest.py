@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import random
+import sys
 import threading
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import settings
 settings.register_profile("lookact", derandomize=True, deadline=None)
 settings.load_profile("lookact")
 
-pytest_plugins = ["vlm_fixtures"]
+pytest_plugins = ["flash_kernels", "qwen_vocabulary", "server_fixtures", "vlm_fixtures", "vsi_layout"]
 
 
 LONGEST = (
+    "recipes/test_combinations.py",
     "recipes/rloo/test_parallel.py",
     "recipes/pref_sac/test_learns.py",
     "recipes/rloo/test_resume.py",
@@ -38,6 +40,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "interop: needs OpenEnv and verifiers; `make test-interop` has them")
     config.addinivalue_line("markers", "vllm: needs the real vLLM; `make test-vllm` has it, `make test` skips these")
 
 
@@ -51,15 +54,35 @@ def quiet_log():
     log.setLevel(level)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """Scans that tests read are kept with the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOKACT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory):
+    """Modules that a test wrote and loaded go with it: another test may have a file of the same name."""
+    before, places = set(sys.modules), list(sys.path)
+    yield
+    sys.path[:] = places
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(written):
+            del sys.modules[name]
+
+
 @pytest.fixture
 def serve_app():
     """Serves ASGI applications from threads of this process; gives each one's address."""
-    from lookact.judges.server.run import bind, make_server, run
+    from lookact.serving.run import bind, make_server, run
 
     started = []
 
-    def start(app, limits):
-        bound, server = bind("127.0.0.1", 0), make_server(app, limits)
+    def start(app, limits, **options):
+        bound, server = bind("127.0.0.1", 0), make_server(app, limits, **options)
         thread = threading.Thread(target=asyncio.run, args=(run(server, bound, limits),), daemon=True)
         thread.start()
         started.append((server, thread))

@@ -40,7 +40,10 @@ def control_inputs() -> ControlInputs:
 def test_every_tensor_moves_however_deep():
     moved = to_device(batch(token_inputs()), META)
     assert len(tensors(moved)) == 3 + 4 + len(OUTSIDE)
-    assert all(tensor.device == META for tensor in tensors(moved))
+    # pixels stay until the vision encoder takes them
+    assert all(pixels.device.type == "cpu" for pixels in moved.inputs.pixels)
+    assert all(t.device == META for t in tensors(dataclasses.replace(moved, inputs=moved.inputs.ids)))
+    assert all(grids.device == META for grids in moved.inputs.grids)
 
 
 def test_control_and_sequence_inputs_move_and_keep_none():

@@ -47,7 +47,7 @@ SMALLER = {
     "vla-ppo": "--bc.pretrain_images 4 --bc.pretrain_epochs 1 --bc.demos 1 --bc.epochs 1 --bc.workers 1 "
     "--learn.iterations 1 --learn.critic_warmup 0 --learn.num_envs 2 --learn.rollout_steps 24 --learn.workers 2 "
     "--env.max_steps 24 --evaluation.workers 1 --evaluation.every 1 --evaluation.episodes 1 "
-    "--evaluation.final_episodes 1 --evaluation.ood_episodes 0",
+    "--evaluation.final_episodes 1 --evaluation.ood_episodes 0 --evaluation.instruction_episodes 0",
     "pref-sac": "--judge.sft.images 32 --judge.sft.held_out 8 --judge.sft.regression_epochs 1 "
     "--judge.sft.qa_pairs 32 --judge.sft.epochs 1 --env.horizon 20 --feedback.total 12 "
     "--feedback.pairs_per_round 6 --feedback.every 1 --reward_model.epochs 2 --learn.episodes 4 "
@@ -59,18 +59,24 @@ SMALLER = {
     "--adversarial.episodes 2 --adversarial.world_model_updates 1 --adversarial.random_batch_size 2 "
     "--adversarial.explorer_batch_size 2 --evaluation.per_phase 1 --evaluation.episodes 2 --evaluation.horizon 2",
 }
+OUTSIDE = {"reinforce_cartpole.py": "--iterations 2 --batch_size 2"}
+"""The same for recipes from outside, of which there is nothing before their page runs."""
 
 PROGRAMS = {
     "pip": "installs packages; make setup did",
     "tools/vary-tests": "runs all tests once more",
     ".venv/bin/pre-commit": "writes into the repository's own hooks",
     "ssh": "needs another machine",
+    "lm_eval": "needs the environment of make test-interop, whose tests run it against the server",
+    "hf": "fetches the weights of a large model",
     "sbatch": "needs a cluster; tests/jobs reads the job files",
     "ray": "needs a cluster; tests/jobs reads its file",
     "apptainer": "needs Apptainer; tests/jobs reads its file",
     ".": "needs the environment of make test-maniskill",
     ".venv-maniskill/bin/lookact": "needs the environment of make test-maniskill, whose tests train in SAPIEN",
 }
+SERVERS = ("serve", "env-server")
+POLICY = "needs a trained policy; tests/rollout/policy_server serves one"
 GPU, SCANS = "needs a GPU, and fetches the weights of a large model", "needs scans of ARKitScenes"
 NOT_HERE = {
     "lookact train nav-rloo --preset full --processes 4 --ray.address auto --ray.workers 12 --ray.gpus 1 "
@@ -79,9 +85,19 @@ NOT_HERE = {
     "lookact train nav-rloo --preset full --env.scenes data/Training/42445173 data/Training/42445198 --name first": GPU,
     "lookact eval nav-rloo --checkpoint runs/nav-rloo/first/best --env.scenes data/Validation/41069021 --greedy": SCANS,
     "lookact scenes check data/Training": SCANS,
-    "lookact serve --model Qwen/Qwen3-VL-8B-Instruct --device cuda:1 --dtype bfloat16 --quantise nf4 --port 8001": GPU,
-    "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task drawer-open-v3 --name drawer": GPU,
+    "HF_HUB_OFFLINE=1 lookact serve --model models/Qwen3-VL-8B-Instruct --device cuda:1 --dtype bfloat16 "
+    "--quantise nf4 --port 8001 --verbose": GPU,
+    "lookact train pref-sac --preset full --env.task sweep-into-v3 --name sweep-into": GPU,
+    "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task sweep-into-v3 --device cuda:0 --name sweep": GPU,
+    "lookact plot pairs runs/pref-sac/sweep --show wrong": "needs the run before it",
+    "lookact train pref-sac --preset full --judge.client.url https://vlm.example.org/v1 "
+    "--judge.client.model qwen3-vl-8b --judge.client.key_variable VLM_KEY": GPU,
     "lookact train vqa-ppo --preset full": GPU,
+    "lookact parity Qwen/Qwen3-VL-2B-Instruct --device cuda --out parity.json": GPU,
+    "lookact serve-policy runs/vla-ppo/small-seed0": POLICY,
+    "lookact serve-policy runs/vla-ppo/small-seed0/best --port 8201 --rename observation/image=head": POLICY,
+    "lookact eval vsi-bench --questions test.parquet --videos VSI-Bench --model Qwen/Qwen3-VL-8B-Instruct "
+    "--device cuda --dtype bfloat16": GPU,
 }
 """Commands that can't run here."""
 
@@ -148,6 +164,7 @@ def smaller(words: list[str], page: str) -> list[str]:
         words += SMALLER[words[1]].split() + ["--judge.kind", "oracle"] * ("arm" in words)
         if words[0] == "eval" and not {"--episodes", "--max-questions"} & set(words):
             words += ["--episodes", str(FEW)]
+    words += OUTSIDE[words[1]].split() if len(words) > 1 and words[1] in OUTSIDE and "--help" not in words else []
     return [newest(word) if re.search(r"/checkpoint-\d+$", word) else word for word in words]
 
 
@@ -187,7 +204,7 @@ def run_page(name: str, folder: Path) -> None:
 
 def run_line(page: Page, line: str) -> None:
     """One line of shell, by the program it starts."""
-    command, _, file = line.partition(" > ")
+    command, _, file = re.sub(r"http://127.0.0.1:\d+", page.address or r"\g<0>", line).partition(" > ")
     words = shlex.split(command)
     if words[0] == "make":
         made = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True)
@@ -196,7 +213,7 @@ def run_line(page: Page, line: str) -> None:
         here = re.sub(r"http://127.0.0.1:\d+", page.address, line)
         answered = subprocess.run(["bash", "-c", f"{here} --silent --fail"], capture_output=True, text=True)
         assert answered.returncode == 0, f"{page.name}: {line}\n{answered.stderr}"
-    elif words[1] == "serve" or (words[1] == "view" and "--out" not in words):
+    elif words[1] in SERVERS or (words[1] == "view" and "--out" not in words):
         start(page, smaller(words[1:], page.name))
     else:
         code, said = lookact(smaller(words[1:], page.name))
@@ -243,7 +260,7 @@ def start(page: Page, words: list[str]) -> None:
     page.address = told.group(1)
     # the line comes a moment before the first connection is taken
     client = httpx.Client(transport=httpx.HTTPTransport(retries=10), timeout=60)
-    assert client.get(f"{page.address}/{'health' if words[0] == 'serve' else ''}").status_code == 200
+    assert client.get(f"{page.address}/{'health' if words[0] in SERVERS else ''}").status_code == 200
     # for snippets that ask it
     os.environ["SERVER_PORT"] = page.address.rpartition(":")[2]
 

@@ -11,10 +11,10 @@ import lookact
 PACKAGE = Path(lookact.__file__).parent
 ROWS = (
     ("types", "batch", "protocols", "config", "seeding", "errors", "extras", "lazy"),
-    ("ops", "text"),
+    ("ops", "text", "serving"),
     ("envs", "models", "judges", "data"),
     ("rollout", "training", "rewards"),
-    ("algorithms",),
+    ("algorithms", "vsi_bench"),
     ("plots", "planning"),
     ("tasks",),
     ("recipes",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -22,8 +23,8 @@ class TokenInputs:
     """(b, n) bool, False on padding."""
     positions: Tensor
     """(b, u) where in `ids` each unit stands; 0 on padding."""
-    pixels: tuple[Tensor, ...] = ()
-    """Per row (patches, d), possibly none."""
+    pixels: Sequence[Tensor] = field(default=(), metadata={"stays": True})
+    """Per row (patches, d), possibly none; on the CPU, and of a collated batch bytes, until the vision encoder asks."""
     grids: tuple[Tensor, ...] = ()
     """Per row (images, 3): time, height and width in patches."""
 
@@ -33,7 +34,7 @@ class ControlInputs:
     """One step a row for a control policy."""
 
     actions: Tensor
-    """(b, a) as taken."""
+    """(b, a) as taken; of a flow policy the whole denoising chain."""
     state: Tensor
     """(b, s)"""
     images: dict[str, Tensor]
@@ -65,7 +66,7 @@ class ActorOutput:
     mean: Tensor
     """(b, chunk, a)"""
     log_std: Tensor
-    """(a,)"""
+    """(a,); (b, a) of a flow policy"""
     critic_features: Tensor
     """(b, ...) the critic's input."""
     carry: Tensor | None
@@ -83,7 +84,7 @@ class ActorCriticOutput:
     mean: Tensor
     """(b, chunk, a)"""
     log_std: Tensor
-    """(a,)"""
+    """(a,); (b, a) of a flow policy"""
     values: Tensor
     """(b,)"""
     carry: Tensor | None
@@ -127,7 +128,7 @@ class Batch(Generic[Inputs]):
 
 
 def to_device(record: T, device: torch.device | str) -> T:
-    """A copy of the record with every tensor inside it on `device`."""
+    """A copy of the record with every tensor inside it on `device`, but for fields that stay until they are used."""
     moved: Any = record
     if isinstance(record, Tensor):
         moved = record.to(device)
@@ -136,5 +137,6 @@ def to_device(record: T, device: torch.device | str) -> T:
     elif isinstance(record, dict):
         moved = {key: to_device(item, device) for key, item in record.items()}
     elif is_dataclass(record) and not isinstance(record, type):
-        moved = replace(record, **{f.name: to_device(getattr(record, f.name), device) for f in fields(record)})
+        going = [f.name for f in fields(record) if not f.metadata.get("stays")]
+        moved = replace(record, **{name: to_device(getattr(record, name), device) for name in going})
     return moved  # type: ignore[no-any-return]

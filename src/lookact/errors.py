@@ -29,6 +29,10 @@ class JudgeError(LookActError):
     """A judge could not be reached, or never gave a usable verdict."""
 
 
+class JudgeRefused(JudgeError):
+    """A judge's server was reached and said no: asking again would be refused again."""
+
+
 class StaleWeights(EngineError):
     """The engine acts with other weights than the learner's newest."""
 

@@ -33,7 +33,11 @@ EXTRAS: Mapping[str, Extra] = {
     ),
     "serve": Extra(
         {"fastapi": "fastapi", "uvicorn": "uvicorn"},
-        ("view in the browser", "serve", "pref-sac with the embedded judge"),
+        ("view in the browser", "serve", "env-server", "pref-sac with the embedded judge"),
+    ),
+    "policy": Extra(
+        {"fastapi": "fastapi", "uvicorn": "uvicorn", "websockets": "websockets", "msgpack": "msgpack"},
+        ("serve-policy",),
     ),
     "wandb": Extra({"wandb": "wandb"}, ("train --wandb offline or online",)),
     "ray": Extra({"ray": "ray"}, ("train --ray.workers N",)),
@@ -44,6 +48,8 @@ EXTRAS: Mapping[str, Extra] = {
         {"mani_skill": "mani-skill", "sapien": "sapien"},
         ("lookact/ManiSkill-v0", "world-duel --env.name maniskill"),
     ),
+    "openenv": Extra({"openenv": "openenv"}, ("lookact.envs.interop.openenv: tasks over OpenEnv, both ways",)),
+    "verifiers": Extra({"verifiers": "verifiers"}, ("lookact.envs.interop.verifiers: tasks for verifiers",)),
     "bench": Extra(
         {"stable_baselines3": "stable-baselines3", "trl": "trl"},
         ("bench against Stable-Baselines3 and TRL",),

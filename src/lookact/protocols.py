@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,18 @@ class Actor(Protocol):
 
     def end(self, row: int) -> None:
         """Drop the row's state."""
+
+
+@runtime_checkable
+class ContinuousActor(Actor, Protocol):
+    """An actor over an engine that answers each row when it can: no row waits for another's reply."""
+
+    def send(self, row: int, observation: Observation) -> None:
+        """Ask for the row's decision without waiting for it."""
+
+    def receive(self, timeout_s: float | None) -> list[tuple[int, Decision]]:
+        """Decisions that are there, by row; may wait up to `timeout_s` for the first, and may come back with none."""
+        ...
 
 
 class Task(Protocol):
@@ -114,12 +126,23 @@ class Task(Protocol):
 class TokenEngine(Protocol):
     """Inference engine apart from the learner; keeps no conversation, so that a reply can always be asked for again."""
 
-    def generate(self, prompts: Sequence[TokenPrompt], params: Mapping[str, Any]) -> list[TokenReply]: ...
+    def submit(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> int:
+        """Ask for a reply without waiting for it; returns the number by which it comes back."""
+        ...
+
+    def poll(self, timeout_s: float | None) -> list[tuple[int, TokenReply]]:
+        """Replies that are there, by number; may wait up to `timeout_s` for the first, and may come back with none."""
+        ...
 
     def load(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
         """Takes over weights by their Hugging Face names, drops its caches, and returns each one's norm as read."""
         ...
 
+    def sleep(self) -> None:
+        """Leave the memory to the learner until `wake`, where the engine's settings say so."""
+        ...
+
+    def wake(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -128,7 +151,7 @@ class ControlPolicy(Protocol):
 
     @property
     def spec(self) -> Any:
-        """With `cameras`, `history` and `action_size`."""
+        """With `cameras`, `history`, `action_size` and `sample_size`, the numbers drawn for an action."""
 
     @property
     def device(self) -> torch.device: ...
@@ -142,6 +165,15 @@ class ControlPolicy(Protocol):
     def tokenize(self, texts: Sequence[str]) -> Tensor: ...
     def start_carry(self, rows: int) -> Tensor | None: ...
     def actor(self, inputs: ControlInputs) -> ActorOutput: ...
+    def sample(self, inputs: ControlInputs, noise: Tensor) -> tuple[Tensor, ActorOutput]:
+        """What is drawn from noise (b, sample_size), and the output that scores it."""
+
+    def executed(self, actions: Tensor) -> Tensor:
+        """The action (b, a) of what was drawn."""
+
+    def normalise_actions(self, actions: Tensor) -> Tensor:
+        """Actions (b, a) as done, in the policy's own units: its history's."""
+
     def value(self, critic_features: Tensor) -> Tensor: ...
     def __call__(self, inputs: ControlInputs) -> ActorCriticOutput:
         """Both at once."""

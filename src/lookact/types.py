@@ -31,6 +31,15 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class FramePair:
+    """Pictures before and after an action: what vision pretraining learns from where nobody labelled them."""
+
+    before: Image
+    after: Image
+    action: int
+
+
+@dataclass(frozen=True)
 class Decision:
     """A sampled action with its log-probs, mask and token ids: all that a learner needs to score it again."""
 
@@ -48,6 +57,8 @@ class Decision:
     """The context was rebuilt: a new training segment starts here."""
     mask_method: str = ""
     """How the action was found in the reply: brace_depth, regex, last_n or failed."""
+    recalls: int = 0
+    """Earlier turns whose images a rebuilt context shows again."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ def demo(task: str, actions: list[list[float]], shade: int = 0) -> Demonstration
     return Demonstration(task, {"head": frames}, np.arange(n, dtype=np.float32)[:, None], np.array(actions, np.float32))
 
 
+FLOW = {"action_head": "flow", "flow_steps": 4, "width": 32}
 DEMOS = [demo("go left", [[1, 0], [2, 0], [3, 0]], 10), demo("go right", [[4, 0], [5, 0]], 200)]
 
 
@@ -110,21 +111,36 @@ def test_with_memory_whole_demonstrations_are_imitated():
     assert float(loss.detach()) == pytest.approx((1 + 0 + 1 + 4 + 9) / 10)
 
 
+@pytest.mark.parametrize("changes", [{}, {"memory": 4}])
+def test_a_flow_policy_is_cloned_by_the_error_of_its_velocity(changes):
+    vla = policy(action_head="flow", action_chunk=3, **changes)
+    with torch.no_grad():
+        vla.head.velocity.weight.zero_()
+        vla.head.velocity.bias.copy_(torch.tensor([2.0, 1.0] * 3))
+    table = tabulate(vla, DEMOS, encode=False)
+    rows = [0, 1] if vla.spec.memory else [0, 1, 2, 3, 4]
+    found = [bc_loss(vla, table, noise=0.0, shuffle_prob=0.0, seed=0)(rows, step)[0] for step in range(80)]
+    # E|noise − a − (2, 1)|²: the noise has a variance of 1; of chunks 1 2 3, 2 3, 3, 4 5 and 5 what follows counts too
+    exact = 1 + sum((a + 2) ** 2 + 1 for a in (1, 2, 3, 2, 3, 3, 4, 5, 5)) / 18
+    assert float(torch.stack(found).detach().mean()) == pytest.approx(exact, rel=0.08)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"memory": 8}, {"action_chunk": 2}])
+@pytest.mark.parametrize("changes", [{}, {"memory": 8}, {"action_chunk": 2}, FLOW, {**FLOW, "memory": 8}])
 def test_a_policy_learns_what_is_shown(changes):
     vla = policy(**changes)
     table = tabulate(vla, [demo("go left", [[-1, 0]] * 3, 10), demo("go right", [[1, 0]] * 3, 200)], encode=False)
     loss_fn = bc_loss(vla, table, noise=0.0, shuffle_prob=0.0, seed=0)
     optimizer = build_adamw({"policy": vla}, lr=3e-3)
-    for step in range(40):
+    for step in range(150 if vla.spec.action_head == "flow" else 40):
         loss, _ = loss_fn([0, 1] if vla.spec.memory else list(range(6)), step)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    means = vla(rows_at(table.inputs, torch.tensor([0, 3]))).mean[:, 0, 0]
-    assert float(means[0].detach()) < -0.7
-    assert float(means[1].detach()) > 0.7
+    noise = torch.zeros(2, vla.spec.sample_size)
+    done = vla.executed(vla.sample(rows_at(table.inputs, torch.tensor([0, 3])), noise)[0])[:, 0]
+    assert float(done[0].detach()) < -0.7
+    assert float(done[1].detach()) > 0.7
 
 
 def test_nothing_to_imitate_is_said():

@@ -8,6 +8,7 @@ from lookact.algorithms.group_advantages import (
     BASELINES,
     anchor_advantages,
     assign,
+    count_groups,
     drop_zero_variance_groups,
     episode_advantages,
     pack,
@@ -87,6 +88,43 @@ def test_groups_of_equal_returns_are_counted_and_left_out():
 def test_failed_episodes_are_left_out_and_one_survivor_has_no_baseline():
     episodes = [failed(0, 9.0), episode(0, 1.0), episode(1, 4.0), episode(1, 2.0)]
     assert drop_zero_variance_groups(episodes) == (episodes[2:], 0.5)
+
+
+def test_a_group_is_judged_by_what_is_credited():
+    # equal returns at other times; equal rewards until one goes on alone; nothing differs; the return alone
+    late, alone, flat, sooner = (
+        [episode(0, 1.0, 0.0), episode(0, 0.0, 1.0)],
+        [episode(1, 0.0), episode(1, 0.0, 0.0)],
+        [episode(2, 1.0), episode(2, 1.0)],
+        [episode(3, 0.0, 1.0), episode(3, 0.0, 2.0)],
+    )
+    episodes = [*late, *alone, *flat, *sooner]
+    assert drop_zero_variance_groups(episodes) == (sooner, 0.75)
+    # undiscounted, both were to earn 1 at first; in the second turn one was still to earn it
+    assert drop_zero_variance_groups(episodes, credit="turn") == ([*late, *sooner], 0.5)
+    assert drop_zero_variance_groups(late, credit="turn", gamma=0.5) == (late, 0.0)
+    assert drop_zero_variance_groups([*alone, *flat], credit="turn") == ([], 1.0)
+    assert drop_zero_variance_groups([replace(one, turns=()) for one in flat], credit="turn") == ([], 1.0)
+
+
+def test_what_is_kept_has_an_advantage_somewhere_and_what_is_dropped_nowhere():
+    seen = [Observation(state=np.array([value], np.float32)) for value in (0, 1)]
+
+    def walk(group, *steps):
+        turns = episode(group, *(reward for _, reward in steps)).turns
+        return Episode("", group, 0, tuple(replace(t, observation=seen[s]) for t, (s, _) in zip(turns, steps)))
+
+    # the same return; in state 1 one is still to earn 1 and the other nothing
+    apart = [walk(0, (0, 0.0), (1, 1.0)), walk(0, (0, 1.0), (1, 0.0))]
+    same = [walk(1, (0, 0.0), (1, 1.0)), walk(1, (0, 0.0), (1, 1.0))]
+    assert drop_zero_variance_groups([*apart, *same], credit="anchor") == (apart, 0.5)
+    assert any(turns.any() for turns in anchor_advantages(apart, gamma=1.0))
+    assert not any(turns.any() for turns in anchor_advantages(same, gamma=1.0))
+
+
+def test_groups_are_counted_once():
+    assert count_groups([episode(0), episode(3), episode(0)]) == 2
+    assert count_groups([]) == 0
 
 
 @pytest.mark.parametrize("advantages_of", [episode_advantages, partial(turn_advantages, gamma=1.0)])

@@ -56,6 +56,18 @@ def test_a_data_without_differences_has_one_level():
     assert set(levels(np.full(5, 3.0), np.full(5, 3.0))) == {0.0}
 
 
+def test_a_yes_is_as_frequent_as_the_goal_is_near(data):
+    asked = make_qa_pairs(data, GOAL, count=4000, margin=0.05, seed=0, yes=True)
+    level = levels(data.scores, data.scores)
+    places = {image.tobytes(): place for place, image in enumerate(data.images)}
+    rated = [pair for pair in asked if "yes or no" in pair.content[-1]]
+    shares = [level[places[pair.content[0].tobytes()]] for pair in rated]
+    said = [pair.answer == "yes" for pair in rated]
+    assert np.mean(said) == pytest.approx(np.mean(shares), abs=0.1)
+    assert np.mean([yes for yes, share in zip(said, shares) if share > 0.8]) > 0.7
+    assert not any("from 0 (not begun)" in str(pair.content[-1]) for pair in asked)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "verdict"), [(0.2, 0.8, 1), (0.8, 0.2, 0), (0.5, 0.54, -1), (0.3, 0.3, -1)]
 )
@@ -77,9 +89,8 @@ def test_rare_levels_are_drawn_as_often_as_common_ones():
 
 def test_each_kind_of_question_is_asked_in_the_judges_words(data):
     level, pair = levels(data.scores, data.scores), np.array([2, 17])
-    asked = {
-        kind: make_qa_pair(kind, data, level, pair, GOAL, 0.05) for kind in ("single", "describe", "rating", "verdict")
-    }
+    kinds = ("single", "describe", "rating", "verdict")
+    asked = {kind: make_qa_pair(kind, data, level, pair, 0.5, GOAL, 0.05) for kind in kinds}
     opening, first, between, second, question = asked["single"].content
     assert (opening, between) == (prompts.DESCRIBE_OPENING, prompts.DESCRIBE_BETWEEN)
     assert np.array_equal(first, data.images[2])

@@ -11,10 +11,12 @@ from lookact.algorithms.reward_learning import (
     orders,
     round_size,
     select_pairs,
+    shown_steps,
     teacher_labeller,
     vlm_labeller,
 )
-from lookact.data.replay import PreferenceStore, Replay
+from lookact.data.preferences import PreferenceStore
+from lookact.data.replay import Replay
 from lookact.errors import DataError
 from lookact.judges.teachers import TEACHERS
 from lookact.models.reward_model import ImageRewards, StateRewards
@@ -280,11 +282,17 @@ def replay():
     return ring
 
 
-def test_the_judge_is_shown_the_last_frame_and_the_log_told_the_summed_score(replay):
-    query = Query.of(replay, np.array([[[0, 1], [4, 5]]]))
-    assert query.frames[0, 0, 0, 0, 0] == 1
-    assert query.frames[0, 1, 0, 0, 0] == 5
+def test_the_judge_is_shown_every_step_side_by_side_and_the_log_told_their_scores(replay):
+    query = Query.of(replay, np.array([[[0, 1], [4, 5]]]), shown=True)
+    assert query.frames.shape == (1, 2, 2, 4, 3)
+    assert query.frames[0, :, 0, :, 0].tolist() == [[0, 0, 1, 1], [4, 4, 5, 5]]
     assert query.true_rewards.tolist() == [[[10.0, 9.0], [6.0, 5.0]]]
+    assert Query.of(replay, np.array([[[0, 1], [4, 5]]]), shown=False).frames is None
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, [7]), (2, [3, 7]), (3, [1, 4, 7]), (8, list(range(8)))])
+def test_shown_steps_are_evenly_spaced_and_end_with_the_last(count, steps):
+    assert shown_steps(np.arange(8)[None, None], count).tolist() == [[steps]]
 
 
 def test_a_judge_of_pictures_gets_pairs_in_order_and_the_goal():

@@ -132,6 +132,31 @@ def test_moves_that_noise_put_in_are_read_and_never_learned(nav_config, policy):
     assert shares == {0.0, 1.0}
 
 
+def test_a_start_that_could_not_be_measured_is_not_trained_again(nav_config, tmp_path, monkeypatch):
+    run, task = SimpleNamespace(folder=tmp_path), NavigationTask(nav_config.env)
+    settings = {"vision": VisionPretraining(), "sft": SFT(demonstrations=2, epochs=1), "seed": 0, "system": ""}
+
+    def start(measure):
+        policy = open_policy(nav_config, tmp_path / "model")
+        seconds = sft.supervised_start(policy, task, run, **settings, token_budget=4096)
+        return policy, sft.measured_start(run, seconds, measure)
+
+    def fails():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        start(fails)
+    monkeypatch.setattr(sft, "fit", lambda *_, **__: pytest.fail("trained a second time"))
+    policy, told = start(lambda: {"success": 0.5})
+    assert told["reports"] == {"success": 0.5}
+    assert told["seconds"].keys() == {"vision pretraining", "sft", "evaluation after sft"}
+    again, told_again = start(fails)
+    assert told_again == told
+    untrained = open_policy(nav_config, tmp_path / "model")
+    assert torch.equal(policy.output_weight, again.output_weight)
+    assert not torch.equal(policy.output_weight, untrained.output_weight)
+
+
 def test_a_phase_begun_again_writes_its_numbers_anew(tmp_path):
     run = SimpleNamespace(folder=tmp_path)
     for losses in ((3.0, 2.0), (1.0,)):

@@ -16,6 +16,7 @@ from lookact.algorithms.token_ppo import (
 )
 from lookact.data.packing import Segment
 from lookact.errors import TokenMismatch
+from lookact.ops.mismatch import MismatchLimits
 
 MASK = torch.tensor([[1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 0, 0]]).bool()
 TURNS = torch.tensor([[0, 0, 0, 1, 1, 1, 2], [0, 0, 1, 1, -1, -1, -1]])
@@ -111,15 +112,26 @@ def test_kl_as_reward_takes_k1_from_counted_units_only():
 
 def test_the_raw_gap_is_told_before_the_weights_are_cut():
     tensors = replace(TENSORS, logprobs=torch.full_like(REWARDS, 1.5))
-    weights, metrics = mismatch_weights(tensors, cap=2.0, max_gap=2.0)
+    weights, metrics = mismatch_weights(tensors, cap=2.0, limits=MismatchLimits(2.0, 2.0))
     assert float(metrics["policy/mismatch_gap_max"]) == 1.5
     assert weights.max() == 2.0
     assert (weights[TURNS < 0] == 0).all()
 
 
 def test_engines_that_are_too_far_off_are_refused():
-    with pytest.raises(TokenMismatch, match=r"1\.5000 nats.*learn\.max_logprob_gap"):
-        mismatch_weights(replace(TENSORS, logprobs=torch.full_like(REWARDS, 1.5)), cap=2.0, max_gap=1.0)
+    far = replace(TENSORS, logprobs=torch.full_like(REWARDS, 1.5))
+    with pytest.raises(TokenMismatch, match=r"1\.5 nats a token.*learn\.max_logprob_gap"):
+        mismatch_weights(far, cap=2.0, limits=MismatchLimits(1.0, 1.0))
+
+
+def test_an_outlier_among_a_thousand_tokens_weighs_nothing():
+    nothing = torch.zeros(1, 1000)
+    scored = nothing.clone()
+    scored[0, 7] = 3.0
+    tensors = replace(TENSORS, logprobs=scored, engine_logprobs=nothing, turns=nothing.long())
+    weights, metrics = mismatch_weights(tensors, cap=2.0, limits=MismatchLimits(1.0, 1.0))
+    assert (weights == 0).nonzero().tolist() == [[0, 7]]
+    assert float(metrics["policy/mismatch_outliers"]) == pytest.approx(0.001)
 
 
 def segment(turns, *, value):

@@ -65,11 +65,11 @@ def test_a_model_half_written_when_the_run_was_killed_is_made_anew(tmp_path, mon
     assert torch.equal(opened(tmp_path / "model").output_weight, opened(tmp_path / "other").output_weight)
 
 
-def test_a_script_counts_the_tokens_of_a_picture(chat):
+def test_a_script_writes_the_tokens_of_a_picture(chat):
     script = template_of(chat, system="Walk.")
     picture = np.zeros((64, 96, 3), np.uint8)
     # one token per 32x32 pixels
-    assert script.image_tokens(picture) == 6
+    assert script.encode("<|image_pad|>!", [picture]).tolist() == [chat.image_pad_id] * 6 + chat.encode_text("!")
     assert (script.end_id, script.system) == (chat.end_id, "Walk.")
 
 

@@ -21,14 +21,15 @@ def three_findings(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_each_finding_stands_beside_its_sign_with_its_remedy(three_findings, capsys):
+def test_each_finding_stands_beside_its_sign_with_its_remedy(three_findings, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "✓ good       fine" in lines
     assert (
         lines[lines.index("✗ bad        OSError: a library is missing") + 1].strip().startswith("pip install --force")
     )
-    serve = lines.index("– serve      view in the browser · serve · pref-sac with the embedded judge")
+    serve = lines.index("– serve      view in the browser · serve · env-server · pref-sac with the embedded judge")
     assert lines[serve + 1 :] == [
         "             pip install 'lookact[serve]'",
         "✓ ray        train --ray.workers N",

@@ -1,11 +1,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import PIL.Image
 import pytest
 
+from lookact.algorithms.judge_diary import JudgeDiary
 from lookact.cli import main
 from lookact.cli.plot import labelled
+from lookact.types import Preference
 
 LOG = "ground_truth_score_1,ground_truth_score_2,vlm_predicted_label,timestamp,train_iter\n1,0,0,0,0\n0,2,0,0,0\n"
 
@@ -34,15 +37,26 @@ def test_a_judge_is_drawn(capsys):
     assert Path("judge.png").exists()
 
 
+def test_pairs_and_tasks_are_drawn(capsys):
+    image = np.zeros((8, 8, 3), np.uint8)
+    told = [Preference(image, image + 9, 1, "1")]
+    JudgeDiary(Path("a/judge")).extend(0, "to shine", ["which?"], told, np.array([[0.0, 1.0]]))
+    assert main(["plot", "pairs", "a", "--show", "right", "--output", "pairs.jpg"]) == 0
+    assert main(["plot", "tasks", "Pendulum-v1", "--count", "2"]) == 0
+    assert capsys.readouterr().out == "drew pairs.jpg\ndrew tasks.png\n"
+    assert PIL.Image.open("pairs.jpg").format == "JPEG"
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["curve", "a", "--key", "success_rate"], "a holds no success_rate: did you mean eval/success_rate?"),
         (["curve", "none"], "none does not exist: check the path"),
         (["curve", "log.csv"], "log.csv has no column step"),
-        (["curve", "a", "--out", "curve.what"], "cannot draw curve.what: name it .png or .pdf"),
+        (["curve", "a", "--out", "curve.what"], "cannot draw curve.what: name it .png or .jpg or .pdf"),
         (["curve", "a", "--window", "0"], "'0' is not a whole number of at least 1"),
         (["curve", "a", "--mark", "random"], "'random' is no mark: write it like random=0.12"),
+        (["pairs", "b"], "no judge's diary in b: give the folder of a pref-sac run"),
         (["judge", "eval.csv"], "eval.csv has no column ground_truth_score_1"),
         (["jugde", "log.csv"], "invalid choice: 'jugde'"),
     ],

@@ -4,6 +4,7 @@ import pytest
 
 from lookact.cli import main
 from lookact.cli.scenes import read_scene
+from scene_notes import living_room, note, room, write_notes
 
 
 def output(capsys, *words) -> str:
@@ -52,3 +53,19 @@ def test_bad_input_is_one_line_and_exit_code_2(words, line, capsys):
     error = capsys.readouterr().err
     assert line in error
     assert error.count("\n") == 1
+
+
+def test_real_rooms_are_furnished_from_notes_and_what_cannot_be_had_is_told(tmp_path, capsys):
+    hidden = {"table": [note(2.5 + x, 2.5 + y, (1.05, 1.05, 0.7)) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y],
+              "chair": [note(2.5, 2.5, (0.4, 0.4, 0.9))]}  # fmt: skip
+    write_notes(tmp_path / "notes.json", {"home": living_room(), "full": room(hidden, size=36.0, centre=(2.5, 2.5))})
+    told = output(capsys, "scenes", "from-notes", "notes.json", "--scene", "home", "--out", "layouts")
+    assert told.startswith("home: 4 objects on 20.0 m², of which one can stand on ")
+    assert told.endswith("1 rooms are in layouts\n")
+    assert output(capsys, "scenes", "check", "layouts") == "1 scenes are sound\n"
+    written, read = read_scene("layouts/home"), read_scene("notes.json#home")
+    assert np.array_equal(written.vertices, read.vertices)
+    assert np.array_equal(written.floor, read.floor)
+    assert "  full/chair/0: no free floor within 0.8 m of it\n" in output(capsys, "scenes", "from-notes", "notes.json")
+    assert main(["scenes", "from-notes", "notes.json", "--scene", "attic"]) == 2
+    assert "no scene is called attic: 2 are given" in capsys.readouterr().err

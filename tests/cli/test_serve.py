@@ -1,11 +1,14 @@
+import logging
 import socket
 
+import numpy as np
 import pytest
 
 from lookact.cli import main
 from lookact.cli.parser import find_command
-from lookact.cli.serve import load_engine
-from lookact.models.vlm.policy import pixel_budget
+from lookact.cli.serve import load_engine, log_replies
+from lookact.judges.server.batching import Message, Prompt, Reply
+from lookact.models.vlm.families.qwen import pixel_budget
 from lookact.models.vlm.tiny import make_tiny
 
 
@@ -64,3 +67,13 @@ def test_the_pixel_budget_is_in_tokens_of_32_by_32_pixels(clean, tmp_path):
     engine = load_engine(arguments("--model", str(folder), "--min-image-tokens", "2", "--max-image-tokens", "6"))
     assert pixel_budget(engine.chat.image_processor) == (2 * 32 * 32, 6 * 32 * 32)
     assert engine.max_context == 8192
+
+
+def test_verbose_logs_what_was_asked_and_said(caplog):
+    def generate(prompts, dropped):
+        yield 0, Reply("The drawer is open.")
+
+    prompt = Prompt((Message("user", ("Look:", np.zeros((4, 6, 3), np.uint8))),), max_tokens=1)
+    with caplog.at_level(logging.INFO, "lookact"):
+        assert list(log_replies(generate)([prompt], lambda index: False)) == [(0, Reply("The drawer is open."))]
+    assert caplog.messages == ["asked: Look: [image 6x4]\nsaid: The drawer is open."]

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from lookact.data.episode_store import MANIFEST, EpisodeStore
+from lookact.data.quality import summarise
 from lookact.errors import DataError
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
@@ -282,3 +283,16 @@ def test_a_collection_killed_at_any_moment_goes_on_without_loss_or_double(tmp_pa
     fill(tmp_path, 60)
     names = [row["episode_id"] for row in EpisodeStore(tmp_path).rows()]
     assert sorted(names) == sorted({f"e{number}" for number in range(60)})
+
+
+def test_the_manifest_alone_tells_what_the_episodes_amount_to(tmp_path):
+    store = EpisodeStore(tmp_path)
+    kinds = [
+        episode("whole"),
+        episode("cut", turn(5, 3, fresh=True, method="regex")),
+        episode("lost", turn(5, 3, fresh=True, method="failed"), error="EnvError: gone"),
+    ]
+    for each in kinds:
+        store.add(each)
+    assert store.summary() == summarise(kinds) == summarise(store.episodes())
+    assert store.summary().dropout_rate == pytest.approx(1 / 3)

@@ -1,4 +1,5 @@
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from lookact.algorithms.vlm import template_of
 from lookact.data.demonstrations import demo_episode
-from lookact.data.packing import buckets, collate, to_segments
+from lookact.data.packing import RowPixels, buckets, collate, to_segments
 from lookact.errors import DataError
 from lookact.types import Decision, Demonstration, Episode, Observation, Turn
 
@@ -167,6 +168,26 @@ def test_every_row_gets_its_own_pixels(chat, segments):
         assert torch.equal(together.grids[row], alone.grids[0])
     assert [len(grids) for grids in together.grids] == [3, 0, 1, 3]
     assert together.grids[3].tolist() == [[1, 4, 4], [1, 6, 2], [1, 4, 4]]
+
+
+def test_a_batch_for_another_process_carries_pixels_and_no_model():
+    def encode(images):
+        return torch.tensor([[float(image.sum())] for image in images]), torch.ones(len(images), 3, dtype=torch.long)
+
+    rows = RowPixels(((np.ones((1, 2, 3), np.uint8),), ()), encode)
+    first, second = pickle.loads(pickle.dumps(rows))
+    assert (first.tolist(), second.tolist()) == ([[6.0]], [])
+
+
+def test_images_stay_bytes_until_their_pixels_are_asked_for(chat, segments):
+    batch = collate(segments, chat.encode_images)
+    held = [image for row in batch.inputs.pixels.images for image in row]
+    assert all(image.dtype == np.uint8 for image in held)
+    # the episodes' own arrays, not copies
+    assert all(a is b for a, b in zip(held, (image for segment in segments for image in segment.images), strict=True))
+    at_once, grids = chat.encode_images(held)
+    assert torch.equal(torch.cat(list(batch.inputs.pixels)), at_once)
+    assert torch.equal(torch.cat(batch.inputs.grids), grids)
 
 
 @torch.no_grad()

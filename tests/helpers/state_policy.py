@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from lookact.batch import ActorOutput
+from lookact.models.actor_critic import sample_gaussian
 
 
 class StatePolicy(nn.Module):
@@ -16,7 +17,8 @@ class StatePolicy(nn.Module):
 
     def __init__(self, state_size, action_size, *, hidden=8, std=1.0, seed=0):
         super().__init__()
-        self.spec = SimpleNamespace(state_size=state_size, action_size=action_size, history=0, cameras=())
+        sizes = {"state_size": state_size, "action_size": action_size, "sample_size": action_size}
+        self.spec = SimpleNamespace(**sizes, history=0, cameras=())
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.actor_net = nn.Sequential(nn.Linear(state_size, hidden), nn.Tanh(), nn.Linear(hidden, action_size))
@@ -51,6 +53,15 @@ class StatePolicy(nn.Module):
     def actor(self, inputs):
         state = (inputs.state - self.state_mean) / self.state_std
         return ActorOutput(self.actor_net(state).unsqueeze(1), self.log_std, state, None)
+
+    def sample(self, inputs, noise):
+        return sample_gaussian(self, inputs, noise)
+
+    def executed(self, actions):
+        return actions
+
+    def normalise_actions(self, actions):
+        return actions
 
     def value(self, critic_features):
         return self.critic(critic_features).squeeze(-1)

@@ -14,12 +14,12 @@ from lookact.data.jsonl import MANIFEST
 from lookact.judges.client import wait_until_ready
 from lookact.judges.server.app import create_app
 from lookact.judges.server.batching import Reply
-from lookact.judges.server.limits import Limits
-from lookact.judges.server.run import bind, make_server, run
 from lookact.recipes.ppo.config import PRESETS
 from lookact.recipes.ppo.evaluate import open_policy
 from lookact.recipes.rloo import train as nav_rloo
 from lookact.recipes.rloo.config import SHORT_REPLIES, Config, Evaluation, Learn
+from lookact.serving.limits import Limits
+from lookact.serving.run import bind, make_server, run
 from lookact.tasks.settings import NavigationConfig
 from lookact.training.run import Run, open_run
 

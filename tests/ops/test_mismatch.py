@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookact.errors import TokenMismatch
-from lookact.ops.mismatch import check_mismatch, importance_weights, logprob_gap, truncated_importance
+from lookact.ops.mismatch import (
+    MismatchGate,
+    MismatchLimits,
+    importance_weights,
+    mismatch_limits,
+    truncated_importance,
+)
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
@@ -67,6 +73,13 @@ def test_a_cap_of_nothing_raises():
         truncated_importance(GAP, GAP, MASK, cap=0)
 
 
+def test_level_none_weighs_every_unit_one_and_still_measures_the_gap():
+    weights, metrics = importance_weights(BEHAVIOUR + GAP, BEHAVIOUR, MASK, cap=0.5, level="none")
+    assert torch.equal(weights, MASK.float())
+    assert metrics["gap_max"] == pytest.approx(math.log(4))
+    assert metrics["truncated"] == 0.0
+
+
 def test_a_sequences_ratio_is_the_product_and_its_geometric_mean_by_hand():
     # row 0 has the ratios 4 and 1/2: product 2, geometric mean sqrt(2); row 1 has 1
     product, _ = importance_weights(BEHAVIOUR + GAP, BEHAVIOUR, MASK, cap=9.0, level="sequence")
@@ -90,35 +103,62 @@ def test_bounds_the_wrong_way_round_are_refused():
         importance_weights(GAP, GAP, MASK, low=3.0, cap=2.0)
 
 
-def test_a_gap_up_to_the_limit_passes():
-    check_mismatch(0.0, 1e-4)
-    check_mismatch(1e-4, 1e-4)
-    check_mismatch(5.0, math.inf)
+LIMITS = MismatchLimits(token=0.5, mean=0.01)
 
 
-@pytest.mark.parametrize("gap", [1.1e-4, math.inf, math.nan])
-def test_a_larger_gap_or_no_number_is_told_with_its_size(gap):
-    with pytest.raises(TokenMismatch, match=f"disagree by {gap:.4f} nats"):
-        check_mismatch(gap, 1e-4)
+def judged(logprobs, sampled, mask, limits=LIMITS):
+    gate = MismatchGate(limits)
+    agree = [gate.agree(*rows) for rows in zip(logprobs, sampled, mask)]
+    return torch.stack(agree), {name.removeprefix("policy/mismatch_"): value for name, value in gate.judge().items()}
 
 
-def test_the_sampler_is_checked_on_every_sampled_unit():
+def a_thousand(*outliers):
+    """Log-probs of 2 x 1 x 1000 tokens, as scored and as sampled, with gaps of the size given at the first places."""
+    sampled = torch.full((2, 1, 1000), -1.0)
+    scored = sampled.clone()
+    scored[0, 0, : len(outliers)] += torch.tensor(outliers)
+    return scored, sampled, torch.ones_like(sampled, dtype=torch.bool)
+
+
+def test_outliers_are_left_out_and_counted_up_to_one_in_a_thousand():
+    agree, told = judged(*a_thousand(2.0, -4.0, 0.4))
+    assert agree.flatten().tolist() == [False, False] + 1998 * [True]
+    assert told == pytest.approx({"gap_max": 4.0, "gap_mean": 6.4 / 2000, "outliers": 0.001})
+    with pytest.raises(TokenMismatch, match=r"0\.15% of the tokens by more than 0\.5.*learn\.max_logprob_gap"):
+        judged(*a_thousand(2.0, 2.0, 2.0))
+
+
+def test_many_small_differences_stop_as_well():
+    with pytest.raises(TokenMismatch, match=r"disagree by 0\.0105 nats a token.*learn\.max_mean_logprob_gap"):
+        judged(*a_thousand(*70 * [0.3]))
+
+
+def test_every_sampled_unit_is_checked_and_padding_is_not():
     sampled = torch.tensor([[-1.0, -2.0, -3.0, -0.5, 0.0]])
     known = torch.tensor([[True, True, True, True, False]])
+    tight = MismatchLimits(1e-4, 1e-4)
     for place in range(4):
         off = sampled.clone()
         off[0, place] += 0.01
-        with pytest.raises(TokenMismatch, match=r"disagree by 0\.0100 nats.*learn\.max_logprob_gap"):
-            logprob_gap(off, sampled, known, limit=1e-4)
-        assert float(logprob_gap(off, sampled, known, limit=0.1)) == pytest.approx(0.01, rel=1e-3)
+        with pytest.raises(TokenMismatch, match=r"25\.00% of the tokens"):
+            judged([off], [sampled], [known], tight)
     padded = sampled.clone()
     padded[0, 4] = 50.0
-    assert float(logprob_gap(padded, sampled, known, limit=1e-4)) == 0.0
+    agree, told = judged([padded], [sampled], [known], tight)
+    assert agree.all()
+    assert told == {"gap_max": 0.0, "gap_mean": 0.0, "outliers": 0.0}
 
 
 def test_a_sampler_without_numbers_is_a_mismatch_and_a_learner_without_is_none():
     sampled, known = torch.tensor([[-1.0, -2.0]]), torch.tensor([[True, True]])
     with pytest.raises(TokenMismatch):
-        logprob_gap(sampled, torch.tensor([[NAN, -2.0]]), known, limit=1e-4)
+        judged([sampled], [torch.tensor([[NAN, -2.0]])], [known], MismatchLimits(math.inf, math.inf))
     # its step is skipped, and counted, as one that is not finite
-    assert float(logprob_gap(torch.full((1, 2), NAN), sampled, known, limit=1e-4)) == 0.0
+    agree, told = judged([torch.full((1, 2), NAN)], [sampled], [known])
+    assert agree.all()
+    assert told["outliers"] == 0.0
+
+
+def test_bfloat16_is_given_more_room_unless_a_limit_is_set():
+    assert mismatch_limits("float32").token < 0.01 < mismatch_limits("bfloat16").token
+    assert mismatch_limits("bfloat16", token=2.0) == MismatchLimits(2.0, mismatch_limits("bfloat16").mean)

@@ -33,7 +33,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path, name):
 
 
 def test_other_endings_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"a\.bmp: name it \.png or \.pdf"):
+    with pytest.raises(ConfigError, match=r"a\.bmp: name it \.png or \.jpg or \.pdf"):
         save_figure(make_figure(), tmp_path / "a.bmp")
 
 

@@ -67,14 +67,41 @@ def test_what_runs_here_passes(recipe, preset):
         ),
         ("nav-rloo", "--model.source empty", "empty is not a checkpoint: it has no config.json"),
         ("nav-rloo", "--model.quantise nf4", "set --model.lora_rank 32 to train adapters"),
+        ("nav-rloo", "--model.dtype bfloat16", "set --model.lora_rank 32 to train adapters in float32, or --model.dty"),
         ("nav-rloo", "--model.attention flash_attention_2", "needs a GPU and model.dtype bfloat16: set --model.attent"),
         ("nav-rloo", "--model.device gpu", "model.device = 'gpu': choose cpu, cuda or cuda:N"),
         ("nav-rloo", "--env.image_size 100", "the tiny model needs a multiple of 32"),
         ("nav-rloo", "--env.scenes empty", "empty is no ARKitScenes folder, it has no ID_3dod_mesh.ply"),
         ("nav-rloo", "--sampling.min_action_tokens 50", "min_action_tokens = 50: give at most max_action_tokens, 12"),
+        (
+            "nav-rloo",
+            "--ray.workers 1 --model.device cuda",
+            "sample from tiny on CPUs: set --ray.gpus 1, or --model.de",
+        ),
         ("nav-rloo", f"--ray.workers 1 --ray.address {NOWHERE}", f"no Ray cluster at {NOWHERE}: start one there with"),
         ("vqa-ppo", "--env.types object_count", "no question is of type object_count; choose from object_counting"),
-        ("vqa-ppo", "--engine vllm --model.quantise nf4", "takes no quantised weights: set --model.quantise none"),
+        ("vqa-ppo", "--sampler vllm --model.quantise nf4", "takes no quantised weights: set --model.quantise none"),
+        (
+            "nav-rloo",
+            "--sampler vllm --ray.workers 2",
+            "ray.workers 2 sample by themselves, not by vllm: set --sampler",
+        ),
+        ("vqa-ppo", "--sampler vllm-server --ray.workers 1", "sample by themselves, not by vllm-server: set --sampler"),
+        ("vqa-ppo", "--sampler vllm --sampling.temperature 2.5", "sampling.temperature = 2.5: vllm takes 2 at most"),
+        (
+            "nav-rloo",
+            "--sampler vllm --vllm.sleep",
+            "vllm.sleep frees a GPU's memory: leave it out with --model.device",
+        ),
+        (
+            "nav-rloo",
+            f"--sampler vllm --vllm.url http://{NOWHERE}",
+            "names a server: set --sampler vllm-server, not vllm",
+        ),
+        ("vqa-ppo", f"--sampler vllm-server --vllm.url http://{NOWHERE}", "no vLLM server answers at http://127.0.0.1"),
+        ("nav-rloo", "--ray.staleness 1", "ray.staleness 1: only workers sample ahead; set --ray.workers"),
+        ("nav-rloo", "--sampling.greedy", "sampling.greedy makes a group's episodes equal, and leaves no gradient"),
+        ("vqa-ppo", "--importance_sampling.floor 3", "importance_sampling.floor = 3: give less than cap, 2"),
         ("vla-ppo", "--stage ppo", "name it with --checkpoint, or use stage both"),
         ("vla-ppo", "--stage ppo --checkpoint nothere", "checkpoint nothere does not exist: check the path"),
         ("vla-ppo", "--stage ppo --checkpoint empty", "empty is no vla-ppo checkpoint: it has no vla.json"),
@@ -87,6 +114,9 @@ def test_what_runs_here_passes(recipe, preset):
         ("pref-sac", "--judge.client.checkpoint empty", "empty is not a checkpoint: it has no config.json"),
         ("pref-sac", "--feedback.cached_label_path empty", "no labels at empty: give the folder of a run that asked"),
         ("pref-sac", "--env.image_size 40", "an embedded judge needs a multiple of 32"),
+        ("pref-sac", "--env.judge_image_size 300", "env.judge_image_size = 300: an embedded judge needs a multiple of"),
+        ("pref-sac", "--feedback.frames 2 --feedback.segment_length 4", "all that an embedded judge has learned"),
+        ("pref-sac", "--judge.kind oracle --feedback.frames 2", "a segment has 1 steps, raise feedback.segment_length"),
         (
             "pref-sac",
             "--reward_model.inputs frame --judge.kind oracle --env.image_size 32",
@@ -100,11 +130,6 @@ def test_what_runs_here_passes(recipe, preset):
             "--phase student --teacher_path empty",
             "empty is no world-duel checkpoint: it has no model.saf",
         ),
-        (
-            "world-duel",
-            "--model.action_head flow",
-            "phase all needs exact log-probs: set model.action_head to gaussian",
-        ),
         ("world-duel", "--tokenizer.scales 1,2", "images of 32 pixels need rising ones that end in 4"),
         ("world-duel", "--env.image_size 30", "env.image_size = 30: give a multiple of 8"),
         ("world-duel", "--model.train_gen_expert_only --model.freeze_gen_expert", "drop freeze_gen_expert"),
@@ -112,13 +137,16 @@ def test_what_runs_here_passes(recipe, preset):
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
 )
-def test_what_could_not_work_is_refused(recipe, words, line):
+def test_what_could_not_work_is_refused(recipe, words, line, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "of both sides")
     assert line in refusal(recipe, *words.split())
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(("recipe", "package", "words"), [
-    ("vqa-ppo", "vllm", "--engine vllm"),
+    ("vqa-ppo", "vllm", "--sampler vllm"),
+    ("nav-rloo", "vllm", "--sampler vllm-server"),
+    ("vqa-ppo", "ray", "--ray.workers 1"),
     ("nav-rloo", "ray", "--ray.workers 1"),
     ("nav-rloo", "bitsandbytes", "--model.quantise nf4 --model.lora_rank 8"),
     ("vla-ppo", "mujoco", ""),
@@ -149,13 +177,33 @@ def test_flash_attention_needs_its_package(monkeypatch):
 @pytest.mark.parametrize(
     ("recipe", "words", "line"),
     [
-        ("vqa-ppo", "--engine vllm", "engine vllm serves one process, not 3: set --engine hf"),
+        (
+            "vqa-ppo",
+            "--sampler vllm",
+            "sampler vllm serves no 3 processes (data parallel): set --sampler vllm-server or hf",
+        ),
+        (
+            "vqa-ppo",
+            "--parallel.kind shard --critic.backbone separate",
+            "parallel.kind shard holds one model in parts: set --critic.backbone shared, or kind data",
+        ),
+        (
+            "nav-rloo",
+            "--sampler vllm-server --parallel.kind shard",
+            "sampler vllm-server serves no 3 processes (FSDP2): set --sampler hf",
+        ),
         ("vla-ppo", "--learn.num_envs 4", "learn.num_envs = 4: give a multiple of the 3 processes"),
         ("pref-sac", "", "pref-sac trains in one process, not in 3: leave --processes out"),
     ],
 )
 def test_what_takes_no_further_processes_says_so(recipe, words, line):
     assert refusal(recipe, *words.split(), processes=3) == line
+
+
+def test_a_server_by_address_needs_its_key(monkeypatch):
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    words = f"--sampler vllm-server --vllm.url http://{NOWHERE}"
+    assert "set VLLM_API_KEY in the environment, the same as the server's" in refusal("nav-rloo", *words.split())
 
 
 def test_a_judge_that_runs_is_found():
@@ -165,7 +213,7 @@ def test_a_judge_that_runs_is_found():
 
 def test_what_only_training_needs_is_not_asked_of_an_evaluation():
     for recipe, words in (
-        ("vqa-ppo", "--engine vllm"),
+        ("vqa-ppo", "--sampler vllm"),
         ("pref-sac", "--judge.kind server"),
         ("vla-ppo", "--stage ppo"),
     ):
@@ -175,7 +223,7 @@ def test_what_only_training_needs_is_not_asked_of_an_evaluation():
 @pytest.mark.parametrize(
     ("recipe", "line"),
     [
-        ("nav-rloo", "is a bert model: choose a qwen3_vl checkpoint"),
+        ("nav-rloo", "is a bert model: choose a vision-language checkpoint"),
         ("vla-ppo", "is no vla-ppo checkpoint: it has no vla.json"),
         ("pref-sac", "is no pref-sac checkpoint: it has no sac"),
         ("world-duel", "is no world-duel checkpoint: it has no model.safetensors"),

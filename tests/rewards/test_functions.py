@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lookact.errors import ConfigError
-from lookact.rewards.functions import checked, load_rewards, trl_reward
+from lookact.rewards.functions import checked, invalid_action, load_rewards, trl_reward
 from lookact.types import Decision, Episode, Observation, Turn
 
 OWN = """
@@ -71,3 +72,10 @@ def test_a_reward_function_of_trl_is_asked_about_the_last_reply():
 
     assert checked(trl_reward(length), "length")(episode(0.0, 0.0)) == [0.0, 5.0]
     assert trl_reward(length)(episode()) == 0.0
+
+
+def test_an_action_that_could_not_be_read_costs_one():
+    whole = episode(0.0, 0.0, 1.0)
+    told = [{"valid_action": True}, {"valid_action": False}, {}]
+    turns = tuple(replace(turn, info=info) for turn, info in zip(whole.turns, told))
+    assert invalid_action(replace(whole, turns=turns)) == [0.0, -1.0, 0.0]

@@ -1,6 +1,7 @@
 """A tiny chat model and a toy world, made once."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -66,15 +67,27 @@ class CopyEngine:
 
     def __init__(self, chat):
         self.chat, self.version = copy.deepcopy(chat).eval(), 0
+        self.asked, self.numbers = {}, itertools.count()
+
+    def submit(self, prompt, params):
+        self.asked[number := next(self.numbers)] = (prompt, params)
+        return number
 
     @torch.no_grad()
-    def generate(self, prompts, params):
-        return [self._reply(prompt, params) for prompt in prompts]
+    def poll(self, timeout_s):
+        """One reply a call, the last that was asked for first."""
+        return [(number, self._reply(*asked)) for number, asked in [self.asked.popitem()]]
 
     def load(self, state, version):
         self.chat.causal.load_state_dict(state, strict=False)
         self.version = version
         return norms_of(state)
+
+    def sleep(self):
+        pass
+
+    def wake(self):
+        pass
 
     def close(self):
         pass

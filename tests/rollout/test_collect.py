@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 
@@ -69,7 +71,13 @@ def test_finished_rows_are_not_asked_again():
     collect([spec(1, turns=1), spec(2, turns=3), spec(3, turns=2)], [Counter() for _ in range(3)], actor)
     assert actor.calls == [[0, 1, 2], [1, 2], [1]]
     assert actor.begun == [(0, 101), (1, 102), (2, 103)]
-    assert actor.ended == [0, 1, 2]
+    assert actor.ended == [0, 2, 1]
+
+
+def test_in_one_thread_the_next_batch_begins_when_all_rows_of_the_last_have_ended():
+    actor = Recorder()
+    collect([spec(1, turns=1), spec(2, turns=3), spec(3), spec(4)], [Counter(), Counter()], actor)
+    assert actor.calls == [[0, 1], [1], [1], [0, 1], [0, 1]]
 
 
 def test_terminated_and_truncated_are_told_apart():
@@ -92,10 +100,16 @@ def test_a_wave_in_which_every_environment_fails_asks_nothing():
     assert (actor.calls, actor.ended, len(episodes)) == ([], [0], 1)
 
 
-def test_each_episode_is_told_of_once_its_wave_is_over():
-    heard = []
-    episodes = collect([spec(i) for i in range(5)], [Counter(), Counter()], Recorder(), finished=heard.append)
-    assert heard == episodes
+@pytest.mark.parametrize("threads", [False, True])
+def test_each_episode_is_told_of_once_those_before_it_have_ended(threads):
+    heard, actor = [], Recorder()
+    specs = [spec(1, turns=3), spec(2), spec(3), spec(4), spec(5)]
+    episodes = collect(
+        specs, [Counter(), Counter()], actor, threads=threads, finished=lambda e: heard.append((e, len(actor.ended)))
+    )
+    assert [episode for episode, _ in heard] == episodes
+    # row 1 ended first, and waited to be told of
+    assert threads or [ended for _, ended in heard] == [2, 2, 3, 4, 5]
 
 
 def test_no_plans_need_no_environment_and_plans_do():
@@ -111,3 +125,49 @@ def test_an_actor_that_fails_stops_the_collection():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         collect([spec(1)], [Counter()], Broken())
+
+
+class Slow(Counter):
+    """Answers an episode that is held only when it is released."""
+
+    def __init__(self, release):
+        self.release = release
+
+    def step(self, action):
+        if self.options.get("held"):
+            assert self.release.wait(timeout=60), "the others wait for this one"
+        return super().step(action)
+
+
+@pytest.mark.parametrize("held", ["first", "last"])
+def test_in_threads_nobody_waits_for_the_slowest_environment(held):
+    release = threading.Event()
+
+    class Releasing(Recorder):
+        def end(self, row):
+            super().end(row)
+            # the other environment has run all the other specs meanwhile
+            if len(self.ended) == 6:
+                release.set()
+
+    specs = [spec(i, held=i == (0 if held == "first" else 6)) for i in range(7)]
+    episodes = collect(specs, [Slow(release) for _ in range(2)], Releasing(), threads=True)
+    inline = collect(specs, [Counter() for _ in range(2)], Recorder())
+    assert [[turn.info for turn in e.turns] for e in episodes] == [[turn.info for turn in e.turns] for e in inline]
+    assert [episode.id for episode in episodes] == [episode.id for episode in inline]
+
+
+def test_in_threads_an_environment_that_fails_is_data_too():
+    specs = [spec(1, broken=True), spec(2, fails_at=2, turns=5), spec(3), spec(4)]
+    episodes = collect(specs, [Counter(), Counter()], Recorder(), threads=True)
+    errors = ["OSError: no such room", "RuntimeError: the floor gave way", None, None]
+    assert [episode.error for episode in episodes] == errors
+
+
+def test_in_threads_an_actor_that_fails_stops_the_collection():
+    class Broken(Recorder):
+        def act(self, rows, observations):
+            raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        collect([spec(1), spec(2)], [Counter(), Counter()], Broken(), threads=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lookact.batch import ActorOutput, ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv
+from lookact.models.actor_critic import sample_gaussian
 from lookact.rollout.vector_rollout import collect_rollout
 from state_policy import StatePolicy
 
@@ -115,7 +116,7 @@ def test_credit_is_the_brute_force_sum_with_every_kind_of_end_in_every_position(
 class Counter(torch.nn.Module):
     """Does one more than what it last did, and counts its steps in its memory; sees each frame once."""
 
-    spec = SimpleNamespace(cameras=("head",), history=2, action_size=1)
+    spec = SimpleNamespace(cameras=("head",), history=2, action_size=1, sample_size=1)
     device, frozen_vision = torch.device("cpu"), True
 
     def __init__(self):
@@ -136,6 +137,15 @@ class Counter(torch.nn.Module):
     def actor(self, inputs):
         critic_features = inputs.carry[0] + 100 * inputs.images["head"][:, 0]
         return ActorOutput(inputs.history[:, -1:] + 1.0, torch.zeros(1), critic_features, inputs.carry + 1)
+
+    def sample(self, inputs, noise):
+        return sample_gaussian(self, inputs, noise)
+
+    def executed(self, actions):
+        return actions
+
+    def normalise_actions(self, actions):
+        return actions
 
     def value(self, critic_features):
         return critic_features.squeeze(1)

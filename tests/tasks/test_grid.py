@@ -22,3 +22,14 @@ def test_a_recipe_learns_and_is_evaluated_on_another_task(recipe, task, tmp_path
     capsys.readouterr()
     assert main(["eval", name, "--checkpoint", str(run / "checkpoint-2"), "--episodes", "4", *out]) == 0
     json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.learn
+def test_frozen_lake_is_learned_from_pictures(tmp_path):
+    """About forty seconds of one core, of which benchmarks/grid has records."""
+    words = ["--preset", "small", "--env.layout", "4x4", "--env.random_start", "true", "--out", str(tmp_path)]
+    start = ["--vision_pretraining.rooms", "150", "--sft.demonstrations", "600"]
+    short = ["--learn.iterations", "10", "--evaluation.every", "100"]
+    assert main(["train", "ppo", "--task", "frozen-lake", *words, *start, *short]) == 0
+    (result,) = tmp_path.glob("*/*/result.json")
+    assert json.loads(result.read_text())["after"]["greedy"]["success_rate"] > 0.9

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 
-from lookact.algorithms.evaluation import run_split
+from lookact.algorithms.evaluation import run_specs
 from lookact.rollout.collect import make_specs
 from lookact.tasks.navigation import NavigationTask
 from lookact.types import Decision, Episode, Observation, Turn
@@ -37,6 +39,17 @@ def test_equal_plans_start_alike_in_any_environment(nav_config):
     assert first.text == second.text
     assert np.array_equal(first.images["head"], second.images["head"])
     assert first.images["head"].shape == (64, 64, 3)
+
+
+def test_a_blind_task_says_the_same_and_shows_nothing(nav_config):
+    (plan,) = make_specs(0, "test", groups=1)
+    sighted, blind = (
+        NavigationTask(replace(nav_config.env, blind=blind)).make_env().reset(seed=plan.seed, options=plan.options)[0]
+        for blind in (False, True)
+    )
+    assert sighted.text == blind.text
+    assert sighted.images["head"].any()
+    assert not blind.images["head"].any()
 
 
 def test_demonstrations_mark_the_moves_that_noise_put_in(nav_config):
@@ -76,7 +89,7 @@ def test_actions_that_cannot_be_read_are_in_no_histogram(nav_config):
 
 def reported(task, *, episodes, num_envs):
     specs = task.specs(0, "test", groups=episodes)
-    return task.report(run_split(specs, task.make_env, task.random_actor(), num_envs=num_envs))
+    return task.report(run_specs(specs, task.make_env, task.random_actor(), num_envs=num_envs, label="walking"))
 
 
 def test_a_report_has_a_mean_and_an_interval_of_everything(nav_config):

@@ -68,7 +68,9 @@ def test_a_recipes_settings_follow_the_task(recipe):
     assert "env.slippery" in names
     assert "env.success_distance" not in names
     small = other.PRESETS["small"]
-    assert (small.task, small.env, small.sft.demonstrations) == ("frozen-lake", FrozenLakeConfig(), 2000)
+    assert (small.task, small.env, small.sft.demonstrations) == ("frozen-lake", FrozenLakeConfig(), 1000)
     # what a task says of a recipe that lacks the setting is passed over; what is given is typed as ever
-    assert override(small, ["--env.size", "6"]).env.image_size == 192
+    assert override(small, ["--env.size", "6"]).env.image_size == 96
     assert isinstance(own.PRESETS["small"].env, NavigationConfig) == (recipe == "nav-rloo")
+    # and what it says of one recipe alone is taken by that one alone
+    assert (small.learn.lr, small.learn.epochs) == {"nav-rloo": (4e-4, 4), "vqa-ppo": (3e-4, 2)}[recipe]

@@ -29,7 +29,7 @@ def test_questions_as_vsi_puts_them_are_asked_once():
     env = SpatialVQATask(replace(EASY_ROOMS, prompts="vsi")).make_env()
     first, _ = env.reset(seed=0, options=PLANS[0].options)
     second, *_ = env.step("hm")
-    assert "Answer" in first.text
+    assert "Please answer" in first.text
     assert second.text == "Invalid. Turn 2 of 4: move or answer."
 
 

@@ -1,4 +1,5 @@
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from lookact.errors import ConfigError, ParseError
-from lookact.text.actions import CONFIDENCE, mask_action_tokens, parse_action, token_bytes
+from lookact.text.actions import CONFIDENCE, mask_action_tokens, parse_action, parse_move_or_answer, token_bytes
 
 MOVE = '{"rotation_angle_degrees": -30, "forward_meters": 0.75}'
 WIDE = {"min_tokens": 1, "max_tokens": 10_000}
@@ -40,6 +41,28 @@ def masked(text, tokenizer, **limits):
 )
 def test_brace_depth_covers_exactly_the_action(byte_tokenizer, reply, action):
     assert masked(reply, byte_tokenizer) == ("brace_depth", action)
+
+
+@pytest.mark.parametrize(
+    ("reply", "masked_text"),
+    [
+        (f"left {MOVE}? No.</think>\n\n" + '{"answer": "B"}', '{"answer": "B"}'),
+        (f"left {MOVE}? No.</think>\n\nI am done.", ""),
+        (f"left {MOVE}? And then", ""),
+        (f"a</think>b<think>{MOVE}", ""),
+    ],
+)
+def test_an_action_stands_after_the_thought_that_the_prompt_opened(byte_tokenizer, reply, masked_text):
+    assert masked(reply, byte_tokenizer, thinking=True)[1] == masked_text
+    with pytest.raises(ParseError) if not masked_text else nullcontext():
+        assert parse_move_or_answer(f"<think>\n{reply}") == {"answer": "B"}
+
+
+def test_what_was_read_may_be_shorter_than_a_guess(byte_tokenizer):
+    bounds = {"min_tokens": 80, "max_tokens": 100}
+    assert masked(f"So {MOVE}", byte_tokenizer, **bounds) == ("brace_depth", MOVE)
+    assert masked('So {"answer": 3}', byte_tokenizer, **bounds) == ("brace_depth", '{"answer": 3}')
+    assert masked('So {"note": 3}', byte_tokenizer, **bounds)[0] == "failed"
 
 
 @pytest.mark.parametrize(

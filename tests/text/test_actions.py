@@ -22,7 +22,8 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-OBJECTS = st.dictionaries(st.text(), JSON_VALUES, max_size=4)
+# hypothesis draws strings of the loaded sources too: one that opens or ends a thought is another matter
+OBJECTS = st.dictionaries(st.text(), JSON_VALUES, max_size=4).filter(lambda value: "think>" not in json.dumps(value))
 MOVE = '{"rotation_angle_degrees": -30, "forward_meters": 0.75}'
 PARSED = {"rotation_angle_degrees": -30.0, "forward_meters": 0.75}
 

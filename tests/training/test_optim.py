@@ -61,6 +61,19 @@ def test_schedules_warm_up_and_come_down_to_the_floor(schedule, expected):
     assert rates == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_without_a_floor_the_last_update_still_learns(schedule):
+    rates = [learning_rate(step, peak=1.0, warmup=2, total=6, schedule=schedule) for step in range(1, 7)]
+    assert rates[-1] == rates[-2] > 0
+    assert learning_rate(6, peak=1.0, warmup=2, total=6, schedule=schedule, floor=0.0) == pytest.approx(0.0)
+
+
+def test_weights_in_half_precision_are_refused():
+    policy = Policy().bfloat16()
+    with pytest.raises(ConfigError, match="rounds small steps away: set --model"):
+        build_adamw({"policy": policy}, lr=1e-6)
+
+
 def test_no_warmup_and_all_warmup():
     assert learning_rate(0, peak=2.0, total=4, schedule="linear") == 2.0
     assert learning_rate(3, peak=2.0, warmup=4, total=4, schedule="linear") == 1.5

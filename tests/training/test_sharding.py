@@ -57,7 +57,8 @@ def make_batches(chat, number=5):
 
 def learn(chat, batches, reference=None, steps=STEPS):
     """A few learning steps on this process's share of the batches: every step's loss and gradient norm."""
-    optimizer, guard = build_adamw({"policy": chat}, lr=1e-3), NonFiniteGuard()
+    # a larger epsilon: the sign of a gradient that is only rounding is no weight of one process or another
+    optimizer, guard = build_adamw({"policy": chat}, lr=1e-3, eps=1e-5), NonFiniteGuard()
     told = []
     for _ in range(steps):
         loss, norm = learn_once(chat, batches, optimizer, guard, reference)
@@ -173,7 +174,8 @@ def train_run(folder, source, kind, total):
     reference = CopyReference(chat)
     for policy in (chat, reference.chat):
         shard_policy(policy, kind)
-    optimizer, guard = build_adamw({"policy": chat}, lr=1e-3), NonFiniteGuard()
+    # a larger epsilon: the sign of a gradient that is only rounding is no weight of one process or another
+    optimizer, guard = build_adamw({"policy": chat}, lr=1e-3, eps=1e-5), NonFiniteGuard()
     parts = {
         "weights": {"model": chat.model},
         "state": {"optimizer": optimizer, "guard": guard, "reference": reference},

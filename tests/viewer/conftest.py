@@ -14,7 +14,7 @@ import yaml
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from lookact.data.episode_store import EpisodeStore
-from lookact.judges.server.limits import Limits
+from lookact.serving.limits import Limits
 from lookact.text.actions import _byte_of_character
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 from lookact.viewer.app import create_app

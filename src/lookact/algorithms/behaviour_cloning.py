@@ -1,4 +1,4 @@
-"""Behaviour cloning: demonstrations as a table of steps, and the squared error of predicted action chunks."""
+"""Behaviour cloning: demonstrations as a table of steps; squared error of predicted action chunks, or flow matching."""
 
 from __future__ import annotations
 
@@ -64,19 +64,24 @@ def bc_loss(
 ) -> Callable[[Sequence[int], int], tuple[Tensor, Metrics]]:
     """The squared error of predicted actions over chosen steps, or over whole demonstrations for a policy with memory.
 
+    A flow policy's is that of its velocity (flow matching).
+
     Gaussian `noise` is added to the action history, as an imperfect policy would have it. With `shuffle_prob` a row
     gets another row's history: a policy that can predict the action from its past alone learns to copy it (copycat
     problem, arXiv:2010.14876).
     """
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
-        generator = torch_rng(seed, "history", step)
+        generator, flow = torch_rng(seed, "history", step), torch_rng(seed, "flow", step)
         if vla.spec.memory:
-            return _window_loss(vla, table, numbers, noise, shuffle_prob, generator)
+            return _window_loss(vla, table, numbers, noise, shuffle_prob, generator, flow)
         rows = torch.tensor(numbers)
         inputs = _perturbed(rows_at(table.inputs, rows), noise, shuffle_prob, generator)
         targets, mask = table.ahead(rows, vla.spec.action_chunk)
-        return action_mse(vla.actor(to_device(inputs, vla.device)).mean, targets.to(vla.device), mask.to(vla.device))
+        targets, mask, inputs = targets.to(vla.device), mask.to(vla.device), to_device(inputs, vla.device)
+        if vla.spec.action_head == "flow":
+            return vla.head.loss(vla.hidden(inputs)[0], targets, mask, flow)  # type: ignore[no-any-return]
+        return action_mse(vla.actor(inputs).mean, targets, mask)
 
     return loss
 
@@ -94,7 +99,13 @@ def rows_at(inputs: ControlInputs, rows: Tensor) -> ControlInputs:
 
 
 def _window_loss(
-    vla: VLA, table: StepTable, numbers: Sequence[int], noise: float, shuffle_prob: float, generator: torch.Generator
+    vla: VLA,
+    table: StepTable,
+    numbers: Sequence[int],
+    noise: float,
+    shuffle_prob: float,
+    generator: torch.Generator,
+    flow: torch.Generator,
 ) -> tuple[Tensor, Metrics]:
     """Whole demonstrations, padded at their end; memory begins as zeros."""
     spans = [torch.nonzero(table.episode == number).squeeze(1) for number in numbers]
@@ -105,10 +116,12 @@ def _window_loss(
     steps = _perturbed(rows_at(table.inputs, rows), noise, shuffle_prob, generator)
     carry = vla.start_carry(len(rows))
     assert carry is not None
-    means, _ = vla.evaluate_windows(to_device(SequenceInputs(steps, carry, starts), vla.device))
+    windows = to_device(SequenceInputs(steps, carry, starts), vla.device)
     targets, mask = table.ahead(rows.flatten(), vla.spec.action_chunk)
-    mask = mask & real.flatten().unsqueeze(1)
-    return action_mse(means.flatten(0, 1), targets.to(vla.device), mask.to(vla.device))
+    targets, mask = targets.to(vla.device), (mask & real.flatten().unsqueeze(1)).to(vla.device)
+    if vla.spec.action_head == "flow":
+        return vla.head.loss(vla.hidden_windows(windows).flatten(0, 1), targets, mask, flow)  # type: ignore[no-any-return]
+    return action_mse(vla.evaluate_windows(windows)[0].flatten(0, 1), targets, mask)
 
 
 def _perturbed(inputs: ControlInputs, noise: float, shuffle_prob: float, generator: torch.Generator) -> ControlInputs:
@@ -122,10 +135,11 @@ def _perturbed(inputs: ControlInputs, noise: float, shuffle_prob: float, generat
 
 def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:
     images: Mapping[str, Tensor] = {camera: torch.from_numpy(demo.images[camera]) for camera in vla.spec.cameras}
-    before = np.concatenate([np.zeros((vla.spec.history, demo.actions.shape[1]), np.float32), demo.actions])
+    actions = vla.normalise_actions(torch.from_numpy(demo.actions)).numpy()
+    before = np.concatenate([np.zeros((vla.spec.history, actions.shape[1]), np.float32), actions])
     windows = np.stack([before[step : step + vla.spec.history] for step in range(len(demo))])
     rows = ControlInputs(
-        actions=torch.from_numpy(demo.actions),
+        actions=torch.from_numpy(actions),
         state=torch.from_numpy(demo.states),
         images=vla.features(images) if encode else dict(images),
         text_ids=vla.tokenize([demo.task]).expand(len(demo), -1),

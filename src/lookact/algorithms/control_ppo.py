@@ -52,7 +52,7 @@ class StepBatch:
     reference_mean: Tensor | None = None
     """(b, a) what the reference would do."""
     reference_log_std: Tensor | None = None
-    """(a,)"""
+    """(a,); (b, a) of a flow policy"""
     weight: float = 1.0
     """This process's share of a minibatch's steps: mean losses and metrics count by it."""
 
@@ -61,7 +61,7 @@ class StepBatch:
 
     def __getitem__(self, index: slice | Tensor) -> StepBatch:
         """Some of the steps; a slice copies nothing."""
-        known = self.reference_mean
+        known, spread = self.reference_mean, self.reference_log_std
         return replace(
             self,
             inputs=_each(self.inputs, lambda part: part[index], lambda carry: carry[:, index]),
@@ -71,6 +71,7 @@ class StepBatch:
             returns=self.returns[index],
             numbers=self.numbers[index],
             reference_mean=None if known is None else known[index],
+            reference_log_std=spread if spread is None or spread.dim() == 1 else spread[index],
         )
 
     @property
@@ -116,7 +117,7 @@ def collect_experience(
     policy: Any, envs: VectorEnvLike, *, steps: int, seed: int, plan_episode: PlanEpisode | None = None
 ) -> Rollout:
     """`steps` steps of every environment; the noise of an environment does not depend on which process has it."""
-    shape = (steps, envs.num_envs * world_size(), policy.spec.action_size)
+    shape = (steps, envs.num_envs * world_size(), policy.spec.sample_size)
     noise = torch.randn(shape, generator=torch_rng(seed, "noise"))[:, rank() :: world_size()]
     with unsharded(policy):
         return collect_rollout(policy, envs, noise=noise.to(policy.device), plan_episode=plan_episode)
@@ -205,7 +206,10 @@ def with_reference(batch: StepBatch, reference: Reference, rows: int = 512) -> S
     """The batch with what the reference would have done, `rows` steps at a time."""
     outputs = [reference(batch[start : start + rows].inputs) for start in range(0, max(1, len(batch)), rows)]
     means = torch.cat([output.mean[:, 0] for output in outputs])
-    return replace(batch, reference_mean=means, reference_log_std=outputs[0].log_std)
+    log_std = outputs[0].log_std
+    if log_std.dim() > 1:
+        log_std = torch.cat([output.log_std for output in outputs])
+    return replace(batch, reference_mean=means, reference_log_std=log_std)
 
 
 def minibatches(batch: StepBatch, *, epochs: int, size: int, seed: int) -> Iterator[StepBatch]:

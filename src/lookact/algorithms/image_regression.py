@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from lookact.algorithms.vision_pretraining import train_encoder
 from lookact.data.packing import shuffled
 from lookact.errors import DataError
-from lookact.models.vlm.kernels import vision_features
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.masked import Metrics
 from lookact.types import Image
@@ -59,7 +58,7 @@ def standardise(targets: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def make_head(chat: ChatVLM, image: Image, *, outputs: int) -> nn.Linear:
     """From all visual tokens of an image like `image`, concatenated, to `outputs` numbers; starts at zero."""
-    (tokens,) = chat.image_token_counts(chat.encode_images([image])[1])
+    tokens = int((chat.encode_prompt(chat.family.placeholder, [image]) == chat.image_pad_id).sum())
     head = nn.Linear(tokens * chat.config.text_config.hidden_size, outputs).to(chat.device)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
@@ -69,7 +68,7 @@ def make_head(chat: ChatVLM, image: Image, *, outputs: int) -> nn.Linear:
 def regression_loss(chat: ChatVLM, head: nn.Linear, examples: Sequence[Example]) -> tuple[Tensor, Metrics]:
     """Mean squared error of standardised targets; that of predicting the mean is 1."""
     pixels, grids = chat.encode_images([image for image, _ in examples])
-    features, _ = vision_features(chat.causal.model.visual, [pixels], grids, lambda block, *args: block(*args))
+    features, _ = chat.image_features([pixels], grids)
     read = head(features.view(len(examples), -1))
     errors = (read - torch.stack([numbers for _, numbers in examples]).to(read.device)).square()
     # the first target matters most: it is logged apart

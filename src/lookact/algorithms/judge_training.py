@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,15 @@ from lookact.models.vlm.loading import load_chat, save_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.tiny import TinySpec, make_tiny
 from lookact.protocols import Judge
-from lookact.rollout.samplers.chat_engine import written
+from lookact.rollout.samplers.chat_engine import control_tokens, written
 from lookact.seeding import derive, numpy_rng
-from lookact.text.chat import expand_images
 from lookact.training.atomic_io import TEMPORARY, place, write_text
 from lookact.training.evaluation import wilson_interval
 from lookact.types import Image
 
 CLOSER = {0: "The first is closer.", 1: "The second is closer.", -1: "They are equally close."}
 KINDS = ("single", "describe", "rating", "verdict")
+"""Of questions; a judge that is to be asked for a yes learns `yes` in place of `rating`."""
 SHARES = (0.45, 0.3, 0.1, 0.15)
 """Of the question-answer pairs; descriptions are the densest signal, verdicts on a description are learned fastest."""
 LEVELS = 10
@@ -76,8 +76,7 @@ class QAPair:
 
 def train_judge(
     folder: Path,
-    data: LabelledImages,
-    goal: str,
+    data: Mapping[str, LabelledImages],
     *,
     regression_epochs: int,
     qa_pairs: int,
@@ -86,22 +85,28 @@ def train_judge(
     lr: float,
     margin: float,
     seed: int,
+    yes: bool = False,
 ) -> Path:
-    """Writes a judge for this goal to `folder`, whole or not at all."""
+    """Writes a judge, trained on images of one or more tasks by their goals, to `folder`, whole or not at all."""
     temporary = folder.with_name(TEMPORARY + folder.name)
     temporary.mkdir(parents=True, exist_ok=True)
-    spec = TinySpec(image_size=max(data.images.shape[1:3]))
-    chat = load_chat(make_tiny(temporary, corpus=make_corpus(goal), spec=spec, seed=derive(seed, "judge")))
+    spec = TinySpec(image_size=max(side for part in data.values() for side in part.images.shape[1:3]))
+    chat = load_chat(make_tiny(temporary, corpus=make_corpus(*data, yes=yes), spec=spec, seed=derive(seed, "judge")))
     report = step_log(temporary / LOG)
     # image regression: the vision encoder alone
     if regression_epochs:
-        targets = np.column_stack([levels(data.scores, data.scores), data.states])
-        images = list(data.images)
+        targets = np.concatenate(
+            [np.column_stack([levels(part.scores, part.scores), part.states]) for part in data.values()]
+        )
+        images = [image for part in data.values() for image in part.images]
         regress_images(
             chat, images, targets, epochs=regression_epochs, rows=batch_size, lr=2 * lr, seed=seed, report=report
         )
     # SFT on the judge's questions
-    pairs = make_qa_pairs(data, goal, count=qa_pairs, margin=margin, seed=seed)
+    count, pairs = qa_pairs // len(data), []
+    for goal, part in data.items():
+        drawn = seed if len(data) == 1 else derive(seed, "qa pairs", goal)
+        pairs += make_qa_pairs(part, goal, count=count, margin=margin, seed=drawn, yes=yes)
     fit(
         chat,
         {number: segment_of(chat, pair) for number, pair in enumerate(pairs)},
@@ -187,19 +192,28 @@ def draw_image_pairs(level: NDArray[np.float64], count: int, rng: np.random.Gene
     return rng.choice(len(level), size=(count, 2), p=weights / weights.sum())
 
 
-def make_qa_pairs(data: LabelledImages, goal: str, *, count: int, margin: float, seed: int) -> list[QAPair]:
+def make_qa_pairs(
+    data: LabelledImages, goal: str, *, count: int, margin: float, seed: int, yes: bool = False
+) -> list[QAPair]:
     """`count` questions of all kinds on random pairs of images."""
     rng = numpy_rng(seed, "lessons")
     level = levels(data.scores, data.scores)
-    kinds = rng.choice(KINDS, size=count, p=SHARES)
+    kinds = rng.choice([kind.replace("rating", "yes") if yes else kind for kind in KINDS], size=count, p=SHARES)
     pairs = draw_image_pairs(level, count, rng)
-    return [make_qa_pair(kind, data, level, pair, goal, margin) for kind, pair in zip(kinds, pairs)]
+    draws = rng.random(count)
+    return [make_qa_pair(kind, data, level, pair, draw, goal, margin) for kind, pair, draw in zip(kinds, pairs, draws)]
 
 
 def make_qa_pair(
-    kind: str, data: LabelledImages, level: NDArray[np.float64], pair: NDArray[np.int64], goal: str, margin: float
+    kind: str,
+    data: LabelledImages,
+    level: NDArray[np.float64],
+    pair: NDArray[np.int64],
+    draw: float,
+    goal: str,
+    margin: float,
 ) -> QAPair:
-    """One question of this kind about a pair."""
+    """One question of this kind about a pair; whether the goal is reached is answered yes as often as it is near."""
     images = data.images[pair[0]], data.images[pair[1]]
     first, second = float(level[pair[0]]), float(level[pair[1]])
     verdict, description = str(verdict_of(first, second, margin)), description_of(first, second, margin)
@@ -209,6 +223,8 @@ def make_qa_pair(
         return QAPair(both(images, prompts.DESCRIBE.format(goal=goal)), description)
     if kind == "rating":
         return QAPair([images[0], prompts.RATING.format(goal=goal)], str(round(LEVELS * first)))
+    if kind == "yes":
+        return QAPair([images[0], prompts.YES.format(goal=goal)], "yes" if draw < first else "no")
     return QAPair([verdict_question(description, goal)], verdict)
 
 
@@ -216,26 +232,30 @@ def verdict_question(description: str, goal: str) -> str:
     return prompts.VERDICT.replace("{goal}", goal).replace("{description}", description)
 
 
-def make_corpus(goal: str) -> list[str]:
+def make_corpus(*goals: str, yes: bool = False) -> list[str]:
     """The tiny tokenizer's training text: every question and every answer."""
+    asked = (prompts.DESCRIBE, prompts.SINGLE, prompts.YES if yes else prompts.RATING)
     questions = [
         prompts.DESCRIBE_OPENING,
         prompts.DESCRIBE_BETWEEN,
-        *(question.format(goal=goal) for question in (prompts.DESCRIBE, prompts.SINGLE, prompts.RATING)),
+        *(question.format(goal=goal) for goal in goals for question in asked),
     ]
     ratings = [(a / LEVELS, b / LEVELS) for a in range(LEVELS + 1) for b in range(LEVELS + 1)]
     described = [description_of(a, b, margin=0.5 / LEVELS) for a, b in ratings]
-    return questions * PROMPT_REPEATS + described + [verdict_question(text, goal) for text in described]
+    return (
+        questions * PROMPT_REPEATS + described + [verdict_question(text, goal) for goal in goals for text in described]
+    )
 
 
 def segment_of(chat: ChatVLM, pair: QAPair) -> Segment:
     """A conversation of one turn, formatted as the server formats a request; every token of the answer counts."""
     images: list[Image] = [part for part in pair.content if not isinstance(part, str)]
     text = chat.tokenizer.apply_chat_template(
-        [{"role": "user", "content": written(pair.content)}], add_generation_prompt=True, tokenize=False
+        [{"role": "user", "content": written(pair.content, control_tokens(chat.tokenizer))}],
+        add_generation_prompt=True,
+        tokenize=False,
     )
-    counts = chat.image_token_counts(chat.encode_images(images)[1])
-    prompt = expand_images(chat.encode_text(text), chat.image_pad_id, counts)
+    prompt = chat.encode_prompt(text, images)
     reply = np.array([*chat.encode_text(pair.answer), chat.end_id], dtype=np.int64)
     zeros = np.zeros(len(reply), dtype=np.float32)
     return Segment(

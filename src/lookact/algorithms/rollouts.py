@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from lookact.algorithms.vlm import open_chat
 from lookact.algorithms.vlm_settings import Model, RaySettings
 from lookact.errors import ConfigError, TrainingStopped
-from lookact.models.vlm.loading import load_processor, merged_state, write_snapshot
+from lookact.models.vlm.loading import base_state, engine_state, load_processor, write_snapshot
 from lookact.models.vlm.policy import ChatVLM
-from lookact.protocols import Actor, Env, Task
-from lookact.rollout.collect import collect
+from lookact.protocols import Actor, Task, TokenEngine
+from lookact.rollout.env_pool import EnvPool
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.settings import Sampling, VllmSpec
+from lookact.rollout.samplers.settings import Concurrency, Sampler, Sampling, VllmSpec
 from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_arguments
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.weight_sync import WeightSync
@@ -32,15 +35,22 @@ if TYPE_CHECKING:
     from lookact.rollout.ray.pool import RayPool
     from lookact.rollout.ray.worker import WorkerContext
 
-SpecsOf = Callable[[int], Sequence[EpisodeSpec]]
-"""The episodes to run in a step."""
+Sync = Callable[[int], dict[str, float]]
+"""Gives the sampler the learner's weights of now, under a version; returns what it measured."""
 
 
 class Rollouts(Protocol):
-    """Runs the episodes of a step; a context that closes environments and workers."""
+    """Runs episodes with the learner's weights of now; a context that closes environments, engines and workers."""
 
-    def collect(self, step: int, *, ahead: bool) -> list[Episode]:
-        """This process's share of the step's episodes; `ahead` lets the next step's rollouts begin."""
+    sync_metrics: dict[str, float]
+    """Of the last weight sync."""
+
+    def collect(self, specs: Sequence[EpisodeSpec], version: int) -> list[Episode]:
+        """This process's share of the episodes, or of those that were prefetched; `version` names the weights."""
+        ...
+
+    def prefetch(self, specs: Sequence[EpisodeSpec], version: int) -> None:
+        """Begin what the next `collect` is to give, where rollouts may lag behind; else nothing."""
         ...
 
     def __enter__(self) -> Rollouts: ...
@@ -48,53 +58,83 @@ class Rollouts(Protocol):
 
 
 class LocalRollouts:
-    """Every process samples its share of the groups itself."""
+    """The learner's processes sample: each its share of the groups, or the main one for all, by an engine."""
 
-    def __init__(self, chat: ChatVLM, actor: Actor, make_env: Callable[[], Env], specs_of: SpecsOf) -> None:
-        self.chat, self.actor, self.make_env, self.specs_of = chat, actor, make_env, specs_of
-        self.envs: list[Env] = []
+    def __init__(
+        self, chat: ChatVLM, actor: Actor, envs: EnvPool, sync: Sync, *, central: bool, closing: ExitStack
+    ) -> None:
+        self.chat, self.actor, self.envs, self.sync, self.central = chat, actor, envs, sync, central
+        self.closing = closing
+        self.version: int | None = None
+        self.sync_metrics: dict[str, float] = {}
 
-    def collect(self, step: int, *, ahead: bool) -> list[Episode]:
-        specs = shard_by_group(self.specs_of(step), rank())
-        self.envs += [self.make_env() for _ in range(len(specs) - len(self.envs))]
-        self.actor.version = step - 1
-        with unsharded(self.chat):
-            return collect(specs, self.envs, self.actor)
+    def collect(self, specs: Sequence[EpisodeSpec], version: int) -> list[Episode]:
+        with self._awake(version):
+            if not self.central:
+                with unsharded(self.chat):
+                    return self.envs.collect(shard_by_group(specs, rank()), self.actor)
+            ended = self.envs.collect(specs, self.actor) if is_main() else []
+        return deal(deal_groups(ended) if is_main() else None)
+
+    def prefetch(self, specs: Sequence[EpisodeSpec], version: int) -> None:
+        pass
+
+    @contextmanager
+    def engine_actor(self, sampling: Sampling, version: int) -> Iterator[VllmSampler | None]:
+        """The engine under other sampling, with the weights of now; None where there is none in this process."""
+        with self._awake(version):
+            if isinstance(actor := self.actor, VllmSampler):
+                yield VllmSampler(self.chat, actor.engine, sampling, system=actor.system, version=version)
+            else:
+                yield None
+
+    @contextmanager
+    def _awake(self, version: int) -> Iterator[None]:
+        """An engine that has these weights, and gives its memory back in the end."""
+        engine = self.actor.engine if isinstance(self.actor, VllmSampler) else None
+        if engine is not None:
+            engine.wake()
+        if self.version != version:
+            self.sync_metrics, self.version = self.sync(version), version
+        yield
+        if engine is not None:
+            engine.sleep()
 
     def __enter__(self) -> LocalRollouts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for env in self.envs:
-            env.close()
+        self.envs.close()
+        self.closing.close()
 
 
 class RayRollouts:
     """Workers sample. The main process sends them the weights, and deals what comes back to all learners."""
 
-    def __init__(
-        self, chat: ChatVLM, pool: RayPool | None, specs_of: SpecsOf, *, staleness: int, leave: bool = False
-    ) -> None:
+    def __init__(self, chat: ChatVLM, pool: RayPool | None, *, staleness: int, leave: bool = False) -> None:
         """`pool` is None in all but the main process; `leave` parts from the cluster in the end."""
-        self.chat, self.pool, self.specs_of, self.staleness, self.leave = chat, pool, specs_of, staleness, leave
+        self.chat, self.pool, self.staleness, self.leave = chat, pool, staleness, leave
+        self.version: int | None = None
+        self.sync_metrics: dict[str, float] = {}
         self._coming: Future[list[Episode]] | None = None
 
-    def collect(self, step: int, *, ahead: bool) -> list[Episode]:
-        begun, overlapping = self._coming, bool(self.staleness) and ahead
-        if begun is None or overlapping:
+    def collect(self, specs: Sequence[EpisodeSpec], version: int) -> list[Episode]:
+        begun, self._coming = self._coming or self._begin(specs, version), None
+        return deal(None if self.pool is None else deal_groups(begun.result()))
+
+    def prefetch(self, specs: Sequence[EpisodeSpec], version: int) -> None:
+        if self.staleness:
+            self._coming = self._begin(specs, version)
+
+    def _begin(self, specs: Sequence[EpisodeSpec], version: int) -> Future[list[Episode]]:
+        began = time.perf_counter()
+        if self.version != version:
             state = trained_state(self.chat)
-        if self.pool is None:
-            # anything but None: the main process alone holds what is coming
-            self._coming = Future() if overlapping else None
-            return deal(None)
-        if begun is None:
-            self.pool.push(state, step - 1)
-            begun = self.pool.start(self.specs_of(step))
-        episodes = begun.result()
-        if overlapping and self.pool.version < step - 1:
-            self.pool.push(state, step - 1)
-        self._coming = self.pool.start(self.specs_of(step + 1)) if overlapping else None
-        return deal([shard_by_group(episodes, number) for number in range(world_size())])
+            if self.pool is not None:
+                self.pool.push(state, version)
+            self.version, self.sync_metrics = version, {"time/sync": time.perf_counter() - began}
+        # the main process alone holds what is coming
+        return Future() if self.pool is None else self.pool.start(specs)
 
     def __enter__(self) -> RayRollouts:
         return self
@@ -109,31 +149,65 @@ class RayRollouts:
 
 
 def open_rollouts(
-    chat: ChatVLM,
-    settings: RaySettings,
+    policy: ChatVLM,
+    task: Task,
     *,
-    actor: Actor,
-    make_env: Callable[[], Env],
-    make_context: Callable[[], WorkerContext],
-    specs_of: SpecsOf,
+    sampler: Sampler,
+    sampling: Sampling,
+    concurrency: Concurrency,
+    system: str,
+    model: Model,
+    vllm: VllmSpec,
+    ray: RaySettings,
+    seed: int,
+    folder: Path,
+    max_logprob_gap: float,
 ) -> Rollouts:
-    """Rollouts as the settings say; `make_context` is called in each worker's process and must pickle."""
-    if not settings.workers:
-        return LocalRollouts(chat, actor, make_env, specs_of)
+    """Rollouts by the sampler that is named, in the learner's processes or by workers on Ray; `folder` is the run's."""
+    if not ray.workers:
+        closing = ExitStack()
+        actor, sync = open_sampler(
+            policy,
+            sampler,
+            sampling,
+            system=system,
+            vllm=vllm,
+            folder=folder / "engine",
+            max_logprob_gap=max_logprob_gap,
+            closing=closing,
+        )
+        central = sampler != "hf" and world_size() > 1
+        envs = EnvPool(task.make_env, concurrency)
+        return LocalRollouts(policy, actor, envs, sync, central=central, closing=closing)
     if not is_main():
-        return RayRollouts(chat, None, specs_of, staleness=settings.staleness)
+        return RayRollouts(policy, None, staleness=ray.staleness)
     from lookact.rollout.ray.pool import RayPool, join_cluster
 
-    joined = join_cluster(settings.address)
+    joined = join_cluster(ray.address)
     pool = RayPool(
-        make_context,
-        workers=settings.workers,
-        chunk_size=settings.episodes_per_task,
-        cpus=settings.cpus,
-        gpus=settings.gpus,
-        timeout_s=settings.timeout_s,
+        partial(
+            worker_context,
+            task,
+            worker_model(model, gpus=ray.gpus),
+            (folder / "model").resolve(),
+            sampling,
+            concurrency,
+            system=system,
+            seed=seed,
+            num_envs=ray.episodes_per_task,
+        ),
+        workers=ray.workers,
+        chunk_size=ray.episodes_per_task,
+        cpus=ray.cpus,
+        gpus=ray.gpus,
+        timeout_s=ray.timeout_s,
     )
-    return RayRollouts(chat, pool, specs_of, staleness=settings.staleness, leave=joined)
+    return RayRollouts(policy, pool, staleness=ray.staleness, leave=joined)
+
+
+def deal_groups(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """The episodes of each process, by rank."""
+    return [shard_by_group(episodes, number) for number in range(world_size())]
 
 
 def shard_by_group(items: Sequence[Any], number: int) -> list[Any]:
@@ -162,14 +236,24 @@ def stop_on_errors(episodes: Sequence[Episode], rate: float, most: float) -> Non
 
 
 def worker_context(
-    task: Task, model: Model, folder: Path, sampling: Sampling, *, system: str, seed: int, num_envs: int
+    task: Task,
+    model: Model,
+    folder: Path,
+    sampling: Sampling,
+    concurrency: Concurrency,
+    *,
+    system: str,
+    seed: int,
+    num_envs: int,
 ) -> WorkerContext:
     """A worker's sampler and environments, built in its own process from the untrained model in `folder`."""
     from lookact.rollout.ray.worker import WorkerContext
 
     policy = open_chat(model, folder, corpus=task.corpus, image_size=task.image_size, seed=seed)
     actor = HFSampler(policy, sampling, system=system)
-    return WorkerContext(actor=actor, envs=[task.make_env() for _ in range(num_envs)], model=policy.model)
+    pool = EnvPool(task.make_env, concurrency)
+    envs = [pool.make_env() for _ in range(num_envs)]
+    return WorkerContext(actor=actor, envs=envs, model=policy.model, threads=pool.threads)
 
 
 def worker_model(model: Model, *, gpus: float) -> Model:
@@ -182,13 +266,9 @@ def worker_model(model: Model, *, gpus: float) -> Model:
     )
 
 
-Sync = Callable[[int], dict[str, float]]
-"""Gives the sampler the learner's weights of now, under a version; returns what it measured."""
-
-
 def open_sampler(
     policy: ChatVLM,
-    kind: Literal["hf", "vllm", "vllm-server"],
+    kind: Sampler,
     sampling: Sampling,
     *,
     system: str,
@@ -197,29 +277,58 @@ def open_sampler(
     max_logprob_gap: float,
     closing: ExitStack,
 ) -> tuple[Actor, Sync]:
-    """The learner's own model, or a vLLM engine checked for the same tokenizer, template and pixels, and its sync."""
+    """The learner's own model, or a vLLM engine, and what gives it the learner's weights.
+
+    Of several processes the main one alone has an engine; the others' actor is never asked.
+    """
+    own = HFSampler(policy, sampling, system=system)
     if kind == "hf":
-        own = HFSampler(policy, sampling, system=system)
 
         def stamp(version: int) -> dict[str, float]:
             own.version = version
             return {}
 
         return own, stamp
-    if world_size() > 1:
-        raise ConfigError(f"engine {kind} serves one process, this run has {world_size()}: set --engine hf")
-    start = write_snapshot(policy, merged_state(policy), folder / "start")
-    assert_same_tokenizer(load_processor(start), policy)
-    arguments = engine_arguments(policy, sampling, vllm)
-    engine = VllmEngine(start, arguments) if kind == "vllm" else VllmServer(start, arguments, vllm)
-    closing.callback(engine.close)
-    actor = VllmSampler(policy, engine, sampling, system=system)
-    sync = WeightSync(actor, limit=max_logprob_gap)
+    if kind == "vllm" and world_size() > 1:
+        raise ConfigError(f"sampler vllm serves one process, this run has {world_size()}: set --sampler vllm-server")
+    sync: WeightSync | None = None
+    with unsharded(policy):
+        if is_main():
+            engine = start_engine(policy, kind, engine_arguments(policy, sampling, vllm), vllm, folder)
+            closing.callback(engine.close)
+            sync = WeightSync(VllmSampler(policy, engine, sampling, system=system), limit=max_logprob_gap)
 
     def push(version: int) -> dict[str, float]:
-        sync.push(merged_state(policy), version)
-        assert sync.report is not None
-        report = sync.report
-        return {"policy/sync_gap": report.gap, "policy/sync_changed": report.changed, "time/sync": report.seconds}
+        with unsharded(policy):
+            return {} if sync is None else sync.push(engine_state(policy), version)
 
-    return actor, push
+    return (own if sync is None else sync.sampler), push
+
+
+@contextmanager
+def open_actor(
+    policy: ChatVLM,
+    *,
+    sampler: Sampler,
+    sampling: Sampling,
+    system: str,
+    vllm: VllmSpec,
+    folder: Path,
+    max_logprob_gap: float,
+) -> Iterator[Actor]:
+    """The sampler that is named, with the policy's weights; what an engine needs in `folder` goes with it."""
+    with ExitStack() as closing:
+        closing.callback(shutil.rmtree, folder, ignore_errors=True)
+        how: dict[str, Any] = {"system": system, "vllm": vllm, "folder": folder, "max_logprob_gap": max_logprob_gap}
+        actor, sync = open_sampler(policy, sampler, sampling, **how, closing=closing)
+        sync(actor.version)
+        yield actor
+
+
+def start_engine(
+    policy: ChatVLM, kind: Sampler, arguments: Mapping[str, Any], vllm: VllmSpec, folder: Path
+) -> TokenEngine:
+    """vLLM on the policy as it is now, written to `folder`, once tokenizer, template and pixels are seen to agree."""
+    start = write_snapshot(policy, base_state(policy), folder / "start")
+    assert_same_tokenizer(load_processor(start), policy)
+    return VllmEngine(start, arguments) if kind == "vllm" else VllmServer(start, arguments, vllm)

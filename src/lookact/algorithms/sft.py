@@ -24,7 +24,7 @@ from lookact.protocols import Task
 from lookact.seeding import derive
 from lookact.text.tokenizers import assert_same_tokenizer
 from lookact.training.atomic_io import sync_tree, write_text
-from lookact.training.distributed import barrier, is_main, rank, sum_gradients, world_size
+from lookact.training.distributed import barrier, broadcast, is_main, rank, sum_gradients, world_size
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step, set_learning_rate
 from lookact.training.progress import progress, timed
 from lookact.training.run import Run
@@ -32,8 +32,8 @@ from lookact.training.weights import read_weights
 
 FOLDER = "sft"
 IMAGES_PER_ROOM = 4
-DONE = "metrics.json"
-"""Written last: a supervised start with it is whole."""
+TRAINED, DONE = "trained.json", "metrics.json"
+"""Written when the weights are whole, and when they were measured."""
 
 
 def supervised_start(
@@ -46,19 +46,49 @@ def supervised_start(
     seed: int,
     system: str,
     token_budget: int,
-    measure: Callable[[], dict[str, Any]],
-) -> dict[str, Any]:
-    """Vision pretraining and SFT of `policy`, then `measure`; or both from an earlier part of this run.
-
-    Returns what `measure` says as `reports`, and the `seconds` that each phase took.
-    """
+) -> dict[str, float]:
+    """Vision pretraining and SFT of `policy`, or its weights of an earlier part of this run; the seconds of each."""
     folder = run.folder / FOLDER
-    if (folder / DONE).exists():
+    # the main process says for all: it may have written a file that another would find a moment later
+    trained, done = broadcast(((folder / TRAINED).exists(), (folder / DONE).exists()))
+    if trained or done:
         assert_same_tokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), policy.tokenizer)
         read_weights(policy.model, folder)()
-        measured_before: dict[str, Any] = json.loads((folder / DONE).read_text())
-        return measured_before
-    seconds: dict[str, float] = {}
+    if done:
+        return {}
+    return train_supervised(policy, task, run, vision, sft, seed=seed, system=system, token_budget=token_budget)
+
+
+def measured_start(run: Run, seconds: dict[str, float], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `measure` says of the policy after SFT, as `reports`, and the `seconds` of all; once a run."""
+    folder = run.folder / FOLDER
+    if broadcast((folder / DONE).exists()):
+        before: dict[str, Any] = json.loads((folder / DONE).read_text())
+        return before
+    with timed(seconds, "evaluation after sft"):
+        measured = {"reports": measure(), "seconds": seconds}
+    if is_main():
+        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+    barrier()
+    return measured
+
+
+def train_supervised(
+    policy: ChatVLM,
+    task: Task,
+    run: Run,
+    vision: VisionPretraining,
+    sft: SFT,
+    *,
+    seed: int,
+    system: str,
+    token_budget: int,
+) -> dict[str, float]:
+    """Vision pretraining and SFT, saved before anything else may fail, unless they were; the seconds of each."""
+    folder, seconds = run.folder / FOLDER, dict[str, float]()
+    if broadcast((folder / TRAINED).exists()):
+        taken: dict[str, float] = json.loads((folder / TRAINED).read_text())
+        return taken
     with timed(seconds, "vision pretraining"):
         if vision.rooms:
             pretrain_on_rooms(policy, task, run, vision, seed=seed, lr=2 * sft.lr)
@@ -75,13 +105,11 @@ def supervised_start(
                 seed=seed,
                 report=phase_log(run, "sft"),
             )
-    with timed(seconds, "evaluation after sft"):
-        measured = {"reports": measure(), "seconds": seconds}
     if is_main():
         sync_tree(save_chat(policy, folder))
-        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+        write_text(folder / TRAINED, json.dumps(seconds) + "\n")
     barrier()
-    return measured
+    return seconds
 
 
 def pretrain_on_rooms(

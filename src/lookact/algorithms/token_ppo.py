@@ -2,7 +2,7 @@
 
 Advantages are worked out on (episodes, units), because an episode whose context was rebuilt is several segments in
 several micro-batches while its rewards belong together. Old log-probabilities are the learner's own, scored before the
-first gradient step; those that the engine sampled with enter only through truncated importance weights.
+first gradient step; those that the engine sampled with enter only through importance weights.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
 from lookact.ops.kl import k1
 from lookact.ops.masked import Metrics, masked_mean, whiten
-from lookact.ops.mismatch import check_mismatch, truncated_importance
+from lookact.ops.mismatch import MismatchGate, MismatchLimits, importance_weights
 from lookact.ops.returns import gae
 from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
-from lookact.training.distributed import all_reduce_sum, sum_by_name, world_size
+from lookact.training.distributed import all_reduce_sum, in_step, sum_by_name, world_size
 from lookact.types import Episode
 
 Method = Literal["monte_carlo", "gae", "turn", "bilevel"]
@@ -183,10 +183,16 @@ def score_units(
 ) -> EpisodeTensors:
     """Log-probs, values and reference log-probs of all units with the weights that sampled them."""
     chunks = [chunk for minibatch in minibatches for chunk in minibatch]
-    scores = [policy.evaluate(chunk.batch.inputs, **filters) for chunk in chunks]
-    judged = scores if critic is policy else [critic.evaluate(chunk.batch.inputs, **filters) for chunk in chunks]
-    known = [reference_logprobs(reference, chunk.batch.inputs, **filters) for chunk in chunks]
-    held = [logprobs for logprobs in known if logprobs is not None]
+    scores, judged, held = [], [], []
+    for chunk, count in in_step([(chunk, 1.0) for chunk in chunks], policy):
+        score = policy.evaluate(chunk.batch.inputs, **filters)
+        judgement = score if critic is policy else critic.evaluate(chunk.batch.inputs, **filters)
+        known = reference_logprobs(reference, chunk.batch.inputs, **filters)
+        # a chunk that is repeated to keep step with other processes counts nothing
+        if count:
+            scores.append(score)
+            judged.append(judgement)
+            held += [] if known is None else [known]
     return EpisodeTensors(
         mask=layout.gather(chunks, [chunk.batch.mask for chunk in chunks]).bool(),
         turns=layout.gather_turns(chunks),
@@ -237,14 +243,17 @@ def token_advantages(
     )
 
 
-def mismatch_weights(tensors: EpisodeTensors, *, cap: float, max_gap: float) -> tuple[Tensor, Metrics]:
-    """Truncated importance weights (episodes, units), and the raw gap between engine and learner over all units.
+def mismatch_weights(tensors: EpisodeTensors, *, limits: MismatchLimits, **importance: Any) -> tuple[Tensor, Metrics]:
+    """Importance weights (episodes, units), and the raw gap between engine and learner over all units.
 
-    A gap above `max_gap` nats is no rounding: it raises TokenMismatch.
+    Outliers weigh nothing; more of them than rounding explains raise TokenMismatch. `importance` is what
+    `importance_weights` takes.
     """
-    weights, gaps = truncated_importance(tensors.logprobs, tensors.engine_logprobs, tensors.turns >= 0, cap=cap)
-    check_mismatch(float(gaps["gap_max"]), max_gap)
-    return weights, {f"policy/mismatch_{name}": gap for name, gap in gaps.items()}
+    sampled, gate = tensors.turns >= 0, MismatchGate(limits)
+    agree = gate.agree(tensors.logprobs, tensors.engine_logprobs, sampled)
+    judged = {name: torch.tensor(value) for name, value in gate.judge(all_reduce_sum).items()}
+    weights, gaps = importance_weights(tensors.logprobs, tensors.engine_logprobs, sampled, **importance)
+    return weights * agree, judged | {f"policy/mismatch_{name}": gap for name, gap in gaps.items()}
 
 
 def scatter_advantages(

@@ -9,9 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from lookact.algorithms.parity import check_parity
 from lookact.algorithms.vlm_settings import Model
 from lookact.batch import TokenInputs
 from lookact.data.demonstrations import ChatTemplate
+from lookact.models.vlm.families import OTHER
+from lookact.models.vlm.general import GENERAL, find_general
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import AdapterReference, CopyReference, make_reference
@@ -42,35 +45,48 @@ def open_chat(
                 vision_hidden=model.vision_hidden,
                 vision_depth=model.vision_depth,
                 image_size=image_size,
+                family=model.family,
             )
             # under its own name only when it is whole: a run may be killed at any moment
             place(make_tiny(folder.with_name(TEMPORARY + folder.name), corpus=corpus(), spec=spec, seed=seed), folder)
         barrier()
+    elif source == GENERAL:
+        source = str(find_general())
     # fresh adapters are drawn from the global stream: here it is a stream of their own, the same in every process
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, "adapters"))
-        return load_chat(
+        chat = load_chat(
             source,
             dtype=model.dtype,
             device=model.device,
             attention=model.attention,
-            lora=LoraSpec(rank=model.lora_rank) if model.lora_rank else None,
+            lora=lora_of(model),
             quantise=model.quantise,
             max_pixels=model.max_pixels,
             gradient_checkpointing=model.gradient_checkpointing,
             value_head=value_head,
         )
+    if chat.family is OTHER:
+        check_parity(chat, source)
+    return chat
+
+
+def lora_of(model: Model) -> LoraSpec | None:
+    """The adapters that `model` asks for."""
+    if not model.lora_rank:
+        return None
+    return LoraSpec(
+        rank=model.lora_rank,
+        alpha=model.lora_alpha,
+        dropout=model.lora_dropout,
+        targets=model.lora_targets,
+        rslora=model.rslora,
+    )
 
 
 def template_of(chat: ChatVLM, *, system: str = "") -> ChatTemplate:
     """How this model writes conversations down."""
-    return ChatTemplate(
-        encode=chat.encode_text,
-        image_tokens=lambda image: chat.image_token_counts(chat.encode_images([image])[1])[0],
-        image_pad_id=chat.image_pad_id,
-        end_id=chat.end_id,
-        system=system,
-    )
+    return ChatTemplate(chat.spelling, chat.encode_prompt, chat.end_id, system)
 
 
 class NoReference:

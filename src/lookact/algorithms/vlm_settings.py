@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lookact.config import setting
@@ -13,7 +13,12 @@ from lookact.models.vlm.sources import TINY
 class Model:
     """Which checkpoint, and how it is held."""
 
-    source: str = setting(TINY, help="'tiny', a checkpoint folder, or a name such as Qwen/Qwen3-VL-8B-Instruct")
+    source: str = setting(
+        TINY, help="tiny, general-tiny (lookact pretrain), a folder, or a name such as Qwen/Qwen3-VL-8B-Instruct"
+    )
+    family: Literal["qwen3-vl", "qwen3-vl-moe", "qwen2.5-vl", "smolvlm", "internvl", "gemma3"] = setting(
+        "qwen3-vl", help="architecture of the tiny model; a checkpoint has its own"
+    )
     hidden: int = setting(128, help="width of the tiny model", least=32)
     layers: int = setting(2, help="layers of the tiny model", least=1)
     vision_hidden: int = setting(64, help="width of the tiny vision tower", least=32)
@@ -22,6 +27,14 @@ class Model:
     device: str = setting("cpu", help="cpu, cuda or cuda:N")
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", help="attention kernel")
     lora_rank: int = setting(0, help="0 trains every weight", least=0)
+    lora_alpha: int | None = setting(None, help="LoRA scale times rank; none: twice the rank", least=1)
+    lora_dropout: float = setting(
+        0.0, help="LoRA dropout in SFT; RL scores tokens as they were sampled", least=0, below=1
+    )
+    lora_targets: tuple[str, ...] = setting(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), help="linears that LoRA adapts"
+    )
+    rslora: bool = setting(False, help="rank-stabilised LoRA: alpha over the root of the rank (arXiv:2312.03732)")
     quantise: Literal["nf4"] | None = setting(None, help="nf4 holds frozen weights in 4 bits; needs lora_rank")
     max_pixels: int | None = setting(None, help="largest image in pixels; one token per 32x32", least=1024)
     gradient_checkpointing: bool = setting(False, help="trade a third more compute for far less memory")
@@ -36,6 +49,8 @@ QWEN3_VL_8B = Model(
     gradient_checkpointing=True,
     max_pixels=640 * 480,
 )
+QWEN3_VL_4B = replace(QWEN3_VL_8B, source="Qwen/Qwen3-VL-4B-Instruct")
+QWEN3_VL_2B = replace(QWEN3_VL_8B, source="Qwen/Qwen3-VL-2B-Instruct")
 
 
 @dataclass(frozen=True)

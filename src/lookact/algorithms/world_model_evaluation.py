@@ -52,7 +52,7 @@ def open_loop_numbers(
     starts: int,
     use_memory: bool = True,
 ) -> Numbers:
-    """`horizon` steps ahead from `starts` points of each episode, fed with its own frames; the state is held."""
+    """`horizon` steps ahead from `starts` points of each episode, fed with its own frames."""
     last = sequences.steps - horizon
     begins = sorted({round(place) for place in np.linspace(min(world_model.spec.history, last), last, starts)})
     found: dict[str, list[Tensor]] = {"token_accuracy": [], "psnr": [], "copy_accuracy": [], "copy_psnr": []}
@@ -69,10 +69,14 @@ def open_loop_numbers(
 def open_loop_tokens(
     world_model: WorldModel, sequences: EncodedSequences, begin: int, *, horizon: int, stride: int, use_memory: bool
 ) -> Tensor:
-    """Tokens (b, tokens) predicted `horizon` steps after frame `begin`, given the actions and no later frame."""
-    frames, state = sequences.frames.clone(), sequences.state.clone()
+    """Tokens (b, tokens) predicted `horizon` steps after frame `begin`, given the actions alone.
+
+    State and head camera are held as they were there.
+    """
+    frames, state, head = sequences.frames.clone(), sequences.state.clone(), sequences.head.clone()
     state[:, begin + 1 :] = state[:, begin : begin + 1]
-    imagined = replace(sequences, frames=frames, state=state)
+    head[:, begin + 1 :] = head[:, begin : begin + 1]
+    imagined = replace(sequences, frames=frames, state=state, head=head)
     zeros = world_model.memory.initial(len(frames))
     carry = memory_state_at(world_model, sequences, begin) if use_memory else zeros
     ids = sequences.ids[:, begin]

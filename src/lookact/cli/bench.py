@@ -15,7 +15,7 @@ from lookact.cli.parser import Arguments, Parser
 from lookact.config.values import unknown
 from lookact.errors import ConfigError
 
-BENCHES = {name: f"benchmarks.{name}" for name in ("worlds", "nav", "control", "scale")}
+BENCHES = {name: f"benchmarks.{name}" for name in ("worlds", "nav", "rollout", "control", "scale", "remote")}
 """Name to a module whose `main()` gives what `benchmarks.report.plain` makes."""
 CHECKOUT = Path(__file__).parents[3]
 EXAMPLES = ("lookact bench all", "lookact bench all --out benchmarks/speed")

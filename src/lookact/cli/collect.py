@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lookact.cli.output import say, show_counts
 from lookact.cli.parser import Arguments, Parser, positive_int
-from lookact.cli.recipes import add_recipe_options, load_settings, prepare, show_help
+from lookact.cli.recipe_sources import short_name
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, recall_recipe, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -35,6 +36,7 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if show_help(parser, arguments):
         return
+    recall_recipe(arguments)
     load_settings(arguments.recipe)
     episodes = arguments.episodes or arguments.demos
     for option, value in (("episodes", episodes), ("out", arguments.out)):
@@ -45,5 +47,5 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if arguments.json:
         say(json.dumps(result))
         return
-    show_counts(result, title=f"{arguments.recipe} episodes")
+    show_counts(result, title=f"{short_name(arguments.recipe)} episodes")
     say(f" the episodes are in {arguments.out}")

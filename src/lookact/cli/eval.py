@@ -1,12 +1,17 @@
-"""Measure a checkpoint on held-out episodes, or a random policy with --dummy. Pictures and episodes go to a folder."""
+"""Measure a checkpoint on held-out episodes, or a random policy with --dummy. Pictures and episodes go to a folder.
+
+`lookact eval vsi-bench` asks any model VSI-Bench's rows about their videos; its --help lists its options.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from lookact.cli import vsi_bench
 from lookact.cli.output import say, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, positive_int
-from lookact.cli.recipes import add_recipe_options, load_settings, prepare, show_help
+from lookact.cli.recipe_sources import short_name
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, recall_recipe, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -14,7 +19,8 @@ EXAMPLES = (
     "lookact eval nav-rloo --checkpoint runs/nav-rloo/small-seed0/best --greedy",
     "lookact eval nav-rloo --dummy --episodes 20 --json",
     "lookact eval vqa-ppo --dummy --max-questions 2",
-    "lookact eval vla-ppo --checkpoint runs/vla-ppo/small-seed0/best --greedy --episodes 50",
+    "lookact eval runs/vla-ppo/small-seed0 --greedy --episodes 50",
+    "lookact eval vsi-bench --questions test.parquet --videos VSI-Bench --model Qwen/Qwen3-VL-8B-Instruct",
 )
 
 
@@ -36,12 +42,18 @@ def add_options(parser: Parser) -> None:
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
+    if arguments.recipe == vsi_bench.NAME:
+        spoken = [word for word in arguments.words[1:] if word != "--debug"]
+        spoken.remove(vsi_bench.NAME)
+        vsi_bench.run(spoken)
+        return
     if show_help(parser, arguments):
         return
+    recall_recipe(arguments)
     load_settings(arguments.recipe)
     if arguments.dummy == (arguments.checkpoint is not None):
         raise ConfigError("nothing to measure, or two things: give either --checkpoint PATH or --dummy")
-    folder = arguments.out or Path("runs") / arguments.recipe / "eval"
+    folder = arguments.out or Path("runs") / short_name(arguments.recipe) / "eval"
     recipe, cfg, checkpoint = prepare(arguments, words, parser, "eval", folder)
     episodes = arguments.max_questions or arguments.episodes
     result = recipe.evaluate(
@@ -49,7 +61,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     )
     if arguments.output:
         write_json(result, arguments.output)
-    show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, {policy_title(arguments)}")
+    show_result(result, as_json=arguments.json, title=f"{short_name(arguments.recipe)}, {policy_title(arguments)}")
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
         say(f" in the browser: lookact view {folder}")

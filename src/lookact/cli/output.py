@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INTERVALS = "ci"
 """Where a report keeps the 95% intervals of its values."""
-RATES = ("ood",)
+RATES = ("ood", "instruction")
 """Names of mappings whose values are all rates; their intervals stand under the same name in the report's own."""
 SECONDS = "seconds"
 """Where a result keeps how long each phase took."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from lookact import __version__
+from lookact.cli.recipe_sources import RECIPES, offered
 from lookact.config.values import closest, shown, unknown
 from lookact.errors import ConfigError
 
@@ -22,11 +23,16 @@ Parser = argparse.ArgumentParser
 COMMANDS = {
     "train": "train a recipe",
     "eval": "measure a checkpoint, or a random policy",
+    "pretrain": "make the general tiny model that --model.source general-tiny takes",
     "collect": "run episodes and keep them on disk",
     "config": "print a recipe's settings as YAML",
+    "plan": "say whether a run fits its GPUs, and how long a step takes",
     "demo": "a tiny vision-language model learns to navigate",
     "scenes": "make, draw and check rooms",
     "serve": "serve a vision-language model over HTTP",
+    "serve-policy": "serve a control policy over websocket",
+    "env-server": "serve a task's environments over HTTP",
+    "parity": "certify that a model is scored as it is sampled",
     "plot": "draw figures from runs and logs",
     "view": "show runs and episodes in the browser",
     "bench": "measure speed, as ratios within one run",
@@ -103,7 +109,7 @@ def find_command(name: str) -> tuple[Any, Parser]:
     """The module of a command and its parser."""
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS, otherwise="the commands are")
-    command = importlib.import_module(f"lookact.cli.{name}")
+    command = importlib.import_module(f"lookact.cli.{name.replace('-', '_')}")
     takes_settings = getattr(command, "TAKES_SETTINGS", False)
     parser = new_parser(
         f"lookact {name}", str(command.__doc__).strip(), examples=command.EXAMPLES, help_option=not takes_settings
@@ -114,9 +120,9 @@ def find_command(name: str) -> tuple[Any, Parser]:
 
 def top_parser() -> Parser:
     """The parser behind `lookact --help`."""
-    parser = new_parser(
-        "lookact", "Reinforcement-learning post-training of agents that look and act.", examples=EXAMPLES
-    )
+    recipes = ", ".join(dict.fromkeys([*RECIPES, *offered()]))
+    about = "Reinforcement-learning post-training of agents that look and act."
+    parser = new_parser("lookact", f"{about}\nRecipes: {recipes}, or your own.", examples=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"lookact {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback when something fails")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

@@ -1,7 +1,7 @@
-"""Draw figures for papers and reports: learning curves, and how often a judge was right.
+"""Draw figures for papers and reports: learning curves, how often a judge was right, what it saw and said.
 
 A FILE is a run's folder, its metrics.jsonl or an eval.csv. Files given one name, NAME=FILE, are seeds of one curve.
-Figures are PNG or PDF, by the ending of --out.
+Figures are PNG, JPEG or PDF, by the ending of --out (--output is the same).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ EXAMPLES = (
     "lookact plot curve runs/nav-rloo/small-seed0 --key rollout/success_rate --window 20",
     "lookact plot curve RLOO=runs/a RLOO=runs/b PPO=runs/c/eval.csv --mark random=0.12 --out curve.pdf",
     "lookact plot judge vlm_query_log.csv --out judge.pdf --title 'Qwen3-VL-8B, drawer-open'",
+    "lookact plot pairs runs/pref-sac/small-seed0 --show wrong",
+    "lookact plot tasks drawer-open-v3 sweep-into-v3 soccer-v3",
 )
 SUCCESS = "success_rate"
 
@@ -43,9 +45,18 @@ def add_options(parser: Parser) -> None:
     judge.add_argument("log", metavar="FILE", type=Path, help="a vlm_query_log.csv")
     judge.add_argument("--bins", metavar="N", type=positive_int, default=5, help="how many bars (default: 5)")
     judge.add_argument("--equal-width", action="store_true", help="bars of equal width, not of equally many pairs")
-    for name, action in {"curve": curve, "judge": judge}.items():
+    pairs = actions.add_parser("pairs", help="pictures that a judge compared, and what it said", allow_abbrev=False)
+    pairs.add_argument("run", metavar="RUN", type=Path, help="a pref-sac run's folder, or its judge/queries.jsonl")
+    pairs.add_argument("--show", choices=("all", "right", "wrong", "undecided"), default="all", help="(default: all)")
+    tasks = actions.add_parser("tasks", help="contact sheet: control tasks as a judge sees them", allow_abbrev=False)
+    tasks.add_argument("tasks", metavar="TASK", nargs="*", help="(default: MetaWorld's tasks with views of their own)")
+    for action, count, what in ((pairs, 8, "pairs, from the hardest to the easiest"), (tasks, 6, "pictures of a task")):
+        action.add_argument("--count", metavar="N", type=positive_int, default=count, help=f"{what} (default: {count})")
+    for name, action in {"curve": curve, "judge": judge, "pairs": pairs, "tasks": tasks}.items():
         picture = Path(f"{name}.png")
-        action.add_argument("--out", metavar="FILE", type=Path, default=picture, help=f"(default: {picture})")
+        action.add_argument(
+            "--out", "--output", metavar="FILE", type=Path, default=picture, help=f"(default: {picture})"
+        )
         action.add_argument("--title", metavar="T", default="", help="over the figure")
         action.error = parser.error  # type: ignore[method-assign]
 
@@ -53,7 +64,7 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     from lookact.plots.style import save_figure
 
-    figure = {"curve": curve, "judge": judge}[arguments.action](arguments)
+    figure = {"curve": curve, "judge": judge, "pairs": pairs, "tasks": tasks}[arguments.action](arguments)
     save_figure(figure, arguments.out)
     say(f"drew {arguments.out}")
 
@@ -82,6 +93,24 @@ def judge(arguments: Arguments) -> Figure:
 
     log = read_query_log(arguments.log)
     return draw_judge_accuracy(log, title=arguments.title, bins=arguments.bins, equal_width=arguments.equal_width)
+
+
+def pairs(arguments: Arguments) -> Figure:
+    """Pairs of a judge's diary."""
+    from lookact.algorithms.judge_diary import read_diary
+    from lookact.plots.judge_pairs import choose_pairs, draw_pairs
+
+    chosen = choose_pairs(read_diary(arguments.run), count=arguments.count, shown=arguments.show)
+    return draw_pairs(chosen, title=arguments.title)
+
+
+def tasks(arguments: Arguments) -> Figure:
+    """Tasks as a judge sees them."""
+    from lookact.envs.control.metaworld_views import VIEWS
+    from lookact.plots.task_sheet import draw_task_sheet
+
+    named = arguments.tasks or [f"{name}-v3" for name in VIEWS]
+    return draw_task_sheet(named, count=arguments.count, title=arguments.title)
 
 
 def read_curve(path: Path, key: str | None) -> Curve:

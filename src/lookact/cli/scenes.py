@@ -1,4 +1,5 @@
-"""Make, draw and check rooms. SCENE is an ARKitScenes folder, or seed:N for a generated room."""
+"""Make, draw and check rooms. SCENE is an ARKitScenes folder, a room of scene notes (FILE.json#ID), or seed:N for a
+generated room."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ EXAMPLES = (
     "lookact scenes show seed:7 --out map.png",
     "lookact scenes sheet --count 6 --out sheet.png",
     "lookact scenes check rooms",
+    "lookact scenes from-notes arkitscenes_meta_info_val.json --scene 41069025 --out layouts",
 )
 SEED = "seed:"
 
@@ -28,7 +30,7 @@ def add_options(parser: Parser) -> None:
     make.add_argument("--seed", metavar="S", type=int, default=0, help="the first room's seed (default: 0)")
     make.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder for the rooms")
     show = actions.add_parser("show", help="draw a room's map with its labels and path", allow_abbrev=False)
-    show.add_argument("scene", metavar="SCENE", help="an ARKitScenes folder, or seed:N")
+    show.add_argument("scene", metavar="SCENE", help="an ARKitScenes folder, FILE.json#ID, or seed:N")
     show.add_argument(
         "--out", metavar="FILE", type=Path, default=Path("map.png"), help="the picture (default: map.png)"
     )
@@ -38,13 +40,17 @@ def add_options(parser: Parser) -> None:
     sheet.add_argument("--out", metavar="FILE", type=Path, default=Path("sheet.png"), help="(default: sheet.png)")
     check = actions.add_parser("check", help="name every damaged or missing file of scene folders", allow_abbrev=False)
     check.add_argument("folder", metavar="DIR", type=Path, help="a scene's folder, or a folder of them")
-    for action in (make, show, sheet, check):
+    notes = actions.add_parser("from-notes", help="furnish real rooms from VSI-Bench's notes", allow_abbrev=False)
+    notes.add_argument("notes", metavar="FILE", type=Path, help="scene notes, such as arkitscenes_meta_info_val.json")
+    notes.add_argument("--scene", metavar="ID", action="append", help="a room's id; again for more (default: all)")
+    notes.add_argument("--out", metavar="DIR", type=Path, help="write the rooms as ARKitScenes folders")
+    for action in (make, show, sheet, check, notes):
         action.error = parser.error  # type: ignore[method-assign]
 
 
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     show_log()
-    {"make": make, "show": show, "sheet": sheet, "check": check}[arguments.action](arguments)
+    {"make": make, "show": show, "sheet": sheet, "check": check, "from-notes": from_notes}[arguments.action](arguments)
 
 
 def make(arguments: Arguments) -> None:
@@ -97,10 +103,37 @@ def check(arguments: Arguments) -> None:
     say(f"{len(folders)} scenes are sound")
 
 
+def from_notes(arguments: Arguments) -> None:
+    """Furnish rooms as the notes have them, and say what can't be had so."""
+    from lookact.envs.rooms.arkit import save_scene
+    from lookact.envs.rooms.notes import load_layout
+    from lookact.envs.rooms.questions.facts import polygon_area
+    from lookact.envs.rooms.scene_sources import scene_id, scene_sources
+    from lookact.envs.rooms.space import free_space
+
+    sources = scene_sources([str(arguments.notes)], arguments.scene or ())
+    for name in map(scene_id, sources):
+        layout = load_layout(arguments.notes, name)
+        space = free_space(layout.scene)
+        free, size = space.free.sum() * space.cell**2, polygon_area(layout.scene.floor)
+        say(f"{name}: {len(layout.scene.boxes)} objects on {size:.1f} m², of which one can stand on {free:.1f}")
+        for problem in layout.problems:
+            say(f"  {problem}")
+        if arguments.out is not None:
+            save_scene(layout.scene, arguments.out / name)
+    if arguments.out is not None:
+        say(f"{len(sources)} rooms are in {arguments.out}")
+
+
 def read_scene(name: str) -> Scene:
-    """A scene from a folder, or the generated one of `seed:N`."""
+    """A scene from a folder or from notes, or the generated one of `seed:N`."""
     from lookact.envs.rooms.arkit import load_scene
     from lookact.envs.rooms.generate import generate_room
+    from lookact.envs.rooms.notes import load_layout
+    from lookact.envs.rooms.scene_sources import BETWEEN
+
+    if BETWEEN in name:
+        return load_layout(*name.rsplit("#", 1)).scene
 
     if not name.startswith(SEED):
         return load_scene(Path(name))

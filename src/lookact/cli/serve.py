@@ -18,6 +18,9 @@ from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lookact.judges.server.batching import Generate, Prompt, Reply
     from lookact.rollout.samplers.chat_engine import ChatEngine
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ def add_options(parser: Parser) -> None:
     add("--max-tokens", **number, default=1024, help="tokens of a reply (default: 1024)")
     add("--batch", **number, default=16, help="requests answered together (default: 16)")
     add("--queue", **number, default=128, help="requests that may wait; one more gets 429 (default: 128)")
+    add("--verbose", action="store_true", help="log every prompt's text and what the model said")
     add("--request-seconds", **number, default=120, help="a request that takes longer gets 504 (default: 120)")
 
 
@@ -59,8 +63,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if not arguments.model:
         raise ConfigError("no model to serve: give --model, or set LOCAL_MODEL_PATH")
     from lookact.judges.server.app import create_app
-    from lookact.judges.server.limits import Limits
-    from lookact.judges.server.run import bind, serve
+    from lookact.serving.limits import Limits
+    from lookact.serving.run import bind, serve
 
     show_log()
     limits = Limits(**{name: getattr(arguments, name) for name in ("batch", "queue", "max_tokens", "request_seconds")})
@@ -71,7 +75,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     engine = load_engine(arguments)
     hosts = (arguments.host, *arguments.allow_host)
     model = arguments.name or arguments.model
-    app = create_app(engine, model=model, limits=limits, token=arguments.token, hosts=hosts)
+    generate = log_replies(engine) if arguments.verbose else engine
+    app = create_app(generate, model=model, limits=limits, token=arguments.token, hosts=hosts)
     say(f"serving {arguments.model} on http://{f'[{host}]' if ':' in host else host}:{port}")
     # whoever started this server may wait for the line
     sys.stdout.flush()
@@ -96,6 +101,22 @@ def load_engine(arguments: Arguments) -> ChatEngine:
         **placed,
     )
     return ChatEngine(chat, max_context=arguments.max_context)
+
+
+def log_replies(generate: Generate) -> Generate:
+    """The same, and each prompt's text and reply are logged as it is answered."""
+
+    def told(prompts: Sequence[Prompt], dropped: Callable[[int], bool]) -> Iterator[tuple[int, Reply]]:
+        for index, reply in generate(prompts, dropped):
+            parts = [part for message in prompts[index].messages for part in message.parts]
+            asked = " ".join(
+                part if isinstance(part, str) else f"[image {part.shape[1]}x{part.shape[0]}]" for part in parts
+            )
+            if reply.finish:
+                log.info("asked: %s\nsaid: %s", asked, reply.error or reply.text)
+            yield index, reply
+
+    return told
 
 
 def port_number(text: str) -> int:

@@ -12,16 +12,18 @@ from typing import Any
 from lookact.cli.launch import is_launched, launch, to_launch
 from lookact.cli.output import SECONDS, is_first, say, show_log, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, positive_int
+from lookact.cli.recipe_sources import short_name
 from lookact.cli.recipes import (
     PRESET,
     add_recipe_options,
     check_start,
-    existing,
     load_recipe,
     load_settings,
     make_config,
+    recall_recipe,
     refuse_foreign,
     show_help,
+    source_of,
 )
 from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
@@ -42,6 +44,8 @@ EXAMPLES = (
     "lookact train nav-rloo --processes 2",
     "lookact train nav-rloo --name warm --seed 3 --learn.lr 1e-4",
     "lookact train nav-rloo --config my.yaml --auto-resume",
+    "lookact train my_recipe.py --seed 3",
+    "lookact train runs/nav-rloo/small-seed0 --learn.iterations 200",
     "lookact train vla-ppo --stage ppo --checkpoint runs/vla-ppo/small-seed0/warm_start --name again",
 )
 
@@ -67,10 +71,11 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if show_help(parser, arguments):
         return
+    recall_recipe(arguments)
     load_settings(arguments.recipe)
-    resume = existing(arguments.resume, "checkpoint")
+    resume = arguments.resume
     if resume is not None:
-        refuse_foreign(resume, arguments.recipe, "train")
+        refuse_foreign(resume, short_name(arguments.recipe), "train")
     begun = _begun(arguments)
     cfg = make_config(arguments, words, parser=parser, saved=None if begun is None else saved_config(begun))
     folder = run_folder(arguments, cfg)
@@ -86,7 +91,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     )
     if is_launched():
         return
-    show_result(result, as_json=arguments.json, title=f"{arguments.recipe}, seed {cfg.seed}")
+    seed = f", seed {cfg.seed}" if hasattr(cfg, "seed") else ""
+    show_result(result, as_json=arguments.json, title=f"{short_name(arguments.recipe)}{seed}")
     if not arguments.json:
         say(f" the run is in {folder}")
         say(f" in the browser: lookact view {folder}")
@@ -129,8 +135,10 @@ def train(recipe: str, cfg: Any, folder: Path, *, origin: Mapping[str, Any], **h
     init_distributed()
     new = is_first() and not folder.exists()
     try:
-        with open_run(folder, to_mapping(cfg), origin={"recipe": recipe, **origin}, **how) as run:
-            result = module.main(cfg, run)
+        known = {"recipe": short_name(recipe), **source_of(recipe), **origin}
+        with open_run(folder, to_mapping(cfg), origin=known, **how) as run:
+            # a recipe from outside may have nothing to say
+            result = module.main(cfg, run) or {}
             if is_first():
                 if SECONDS in result:
                     result[SECONDS]["training steps"] = step_seconds(run.folder)
@@ -161,7 +169,8 @@ def run_folder(arguments: Arguments, cfg: Any) -> Path:
     start = arguments.preset or (arguments.config.stem if arguments.config else PRESET)
     if (task := getattr(cfg, "task", None)) != getattr(load_settings(arguments.recipe).Config, "task", None):
         start = f"{re.sub('[^A-Za-z0-9_.-]+', '-', str(task))}-{start}"
-    return Path(arguments.out, arguments.recipe, arguments.name or f"{start}-seed{cfg.seed}")
+    seed = f"-seed{cfg.seed}" if hasattr(cfg, "seed") else ""
+    return Path(arguments.out, short_name(arguments.recipe), arguments.name or f"{start}{seed}")
 
 
 def origin_of(arguments: Arguments, begun: Path | None) -> dict[str, Any]:
@@ -176,5 +185,5 @@ def origin_of(arguments: Arguments, begun: Path | None) -> dict[str, Any]:
 def _begun(arguments: Arguments) -> Path | None:
     """What this run goes on from, as far as the command line says by name: its config is kept."""
     if arguments.auto_resume and arguments.name:
-        return Path(arguments.out, arguments.recipe, arguments.name)
+        return Path(arguments.out, short_name(arguments.recipe), arguments.name)
     return Path(arguments.resume) if arguments.resume else None

@@ -50,8 +50,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
         raise ConfigError(
             "lookact view needs fastapi and uvicorn: pip install 'lookact[serve]', or write a file: --out"
         )
-    from lookact.judges.server.limits import Limits
-    from lookact.judges.server.run import serve
+    from lookact.serving.limits import Limits
+    from lookact.serving.run import serve
     from lookact.viewer.app import create_app
 
     bound = take_port(arguments.port)
@@ -81,7 +81,7 @@ def write_page(root: Path, out: Path, megabytes: int, tokenizer: Path | None) ->
 
 def take_port(port: int | None) -> socket.socket:
     """The port that was asked for, or else the first free one."""
-    from lookact.judges.server.run import bind
+    from lookact.serving.run import bind
 
     if port is not None:
         if not 0 <= port <= 65535:

@@ -6,7 +6,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "episode_store": "EpisodeStore load_episode",
-        "replay": "Replay Transitions PreferenceStore",
+        "replay": "Replay Transitions",
+        "preferences": "PreferenceStore",
         "sequences": "TokenSequences SequenceReplay",
         "packing": "Segment collate micro_batches to_segments",
         "quality": "Quality judge_quality summarise",

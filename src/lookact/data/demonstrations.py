@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lookact.text.chat import expand_images, following, opening
+from lookact.text.chat import Spelling
 from lookact.types import Decision, Demonstration, Episode, Image, Turn
 
 
@@ -15,9 +16,9 @@ from lookact.types import Decision, Demonstration, Episode, Image, Turn
 class ChatTemplate:
     """How a chat model writes a conversation down."""
 
-    encode: Callable[[str], list[int]]
-    image_tokens: Callable[[Image], int]
-    image_pad_id: int
+    spelling: Spelling
+    encode: Callable[[str, Sequence[Image]], NDArray[np.int64]]
+    """Ids of a text with its images written out."""
     end_id: int
     system: str = ""
 
@@ -26,18 +27,18 @@ def demo_episode(demo: Demonstration, template: ChatTemplate, *, name: str) -> E
     """The conversation as the policy itself would have had it: prompts, images, and the expert's replies as units."""
     turns = []
     for index, (observation, reply, imitate) in enumerate(zip(demo.observations, demo.replies, demo.imitate)):
-        n = len(observation.images)
-        text = (
-            opening(template.system, observation.text, n) if index == 0 else following(observation.text, n, closed=True)
-        )
-        counts = [template.image_tokens(image) for image in observation.images.values()]
-        ids = np.array([*template.encode(reply), template.end_id], dtype=np.int64)
+        images = list(observation.images.values())
+        if index == 0:
+            text = template.spelling.opening(template.system, observation.text, len(images))
+        else:
+            text = template.spelling.following(observation.text, len(images), closed=True)
+        ids = np.append(template.encode(template.spelling.reply(reply), ()), template.end_id)
         decision = Decision(
             action=reply,
             logprobs=np.zeros(len(ids), dtype=np.float32),
             mask=np.full(len(ids), imitate),
             token_ids=ids,
-            prompt_ids=expand_images(template.encode(text), template.image_pad_id, counts),
+            prompt_ids=template.encode(text, images),
             fresh=index == 0,
         )
         last = index == len(demo.replies) - 1

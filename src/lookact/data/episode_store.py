@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from lookact.data.jsonl import MANIFEST, append_row, drop_torn_line, read_rows
-from lookact.data.quality import judge_quality
+from lookact.data.quality import Quality, QualitySummary, count_qualities, judge_quality
 from lookact.errors import DataError, ParseError
 from lookact.text.actions import CONFIDENCE, parse_json_object, reasoning_of
 from lookact.text.file_names import file_name
@@ -53,6 +53,16 @@ class EpisodeStore:
     def load(self, row: Mapping[str, Any]) -> Episode:
         """The episode behind a manifest row, equal to the one that was added."""
         return load_episode(self.folder, row)
+
+    def summary(self) -> QualitySummary:
+        """What `summarise` says of all episodes, by the manifest alone."""
+        return count_qualities(
+            (
+                Quality(row["masking_quality"], row["is_valid"], row["dropout_reason"]),
+                [turn["masking_method"] for turn in row["turns"]],
+            )
+            for row in self.rows()
+        )
 
     def episodes(self) -> Iterator[Episode]:
         return (self.load(row) for row in self.rows())
@@ -152,6 +162,7 @@ def _turn_row(index: int, turn: Turn) -> dict[str, Any]:
         "masking_method": decision.mask_method,
         "masking_confidence": CONFIDENCE.get(decision.mask_method, 0.0),
         "fresh": decision.fresh,
+        "recalls": decision.recalls,
         "reward": turn.reward,
         "terminated": turn.terminated,
         "truncated": turn.truncated,
@@ -202,6 +213,7 @@ def _turn(meta: Mapping[str, Any], saved: Mapping[str, Any]) -> Turn:
         logprobs=saved["logprobs"].numpy(),
         mask=saved["action_token_mask"].numpy(),
         fresh=meta["fresh"],
+        recalls=meta.get("recalls", 0),
         mask_method=meta["masking_method"],
         **ids,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -65,10 +65,14 @@ def to_segments(episode: Episode, *, loss_on: str = "action") -> list[Segment]:
         if turn.decision.fresh or not runs:
             runs.append([])
         runs[-1].append(turn)
-    return [_segment(run, episode, loss_on, last=run is runs[-1]) for run in runs]
+    starts = np.cumsum([0, *map(len, runs)]).tolist()
+    return [
+        _segment(run, episode.turns[start - run[0].decision.recalls : start], episode, loss_on, last=run is runs[-1])
+        for run, start in zip(runs, starts)
+    ]
 
 
-def _segment(run: Sequence[Turn], episode: Episode, loss_on: str, *, last: bool) -> Segment:
+def _segment(run: Sequence[Turn], recalled: Sequence[Turn], episode: Episode, loss_on: str, *, last: bool) -> Segment:
     ids: list[NDArray[np.int64]] = []
     positions, masks, turns, rewards = [], [], [], []
     length = 0
@@ -93,7 +97,7 @@ def _segment(run: Sequence[Turn], episode: Episode, loss_on: str, *, last: bool)
         logprobs=np.concatenate([turn.decision.logprobs for turn in run]),
         turns=np.concatenate(turns),
         rewards=np.concatenate(rewards),
-        images=tuple(image for turn in run for image in turn.observation.images.values()),
+        images=tuple(image for turn in (*recalled, *run) for image in turn.observation.images.values()),
         episode_return=episode.total_reward,
         group=episode.group,
         terminated=last and episode.terminated,
@@ -122,17 +126,17 @@ def micro_batches(policy: Encodes, segments: Sequence[Segment], token_budget: in
 
 
 def collate(segments: Sequence[Segment], encode_images: ImageEncoder, *, pad_id: int = 0) -> Batch[TokenInputs]:
-    """A right-padded batch; every image of the batch is encoded in one call."""
+    """A right-padded batch, whose images stay bytes until a model asks for their pixels."""
     ids = _pad([segment.ids for segment in segments], pad_id)
     lengths = torch.tensor([len(segment.ids) for segment in segments])
-    pixels, grids = _split(encode_images([image for s in segments for image in s.images]), segments)
+    images = tuple(segment.images for segment in segments)
     return Batch(
         inputs=TokenInputs(
             ids=ids,
             attend=torch.arange(ids.shape[1])[None] < lengths[:, None],
             positions=_pad([segment.positions for segment in segments], 0),
-            pixels=pixels,
-            grids=grids,
+            pixels=RowPixels(images, encode_images),
+            grids=_grids(images, encode_images),
         ),
         mask=_pad([segment.mask for segment in segments], False),
         logprobs=_pad([segment.logprobs for segment in segments], 0.0),
@@ -152,14 +156,29 @@ def _pad(rows: Sequence[NDArray[np.generic]], value: float | bool) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def _split(
-    encoded: tuple[Tensor, Tensor], segments: Sequence[Segment]
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Every row's own pixels and grids."""
-    pixels, grids = encoded
-    grids_by_row = torch.split(grids, [len(segment.images) for segment in segments])
-    patches = [int(rows.prod(dim=1).sum()) for rows in grids_by_row]
-    return torch.split(pixels, patches), grids_by_row
+@dataclass(frozen=True)
+class RowPixels(Sequence[Tensor]):
+    """Each row's pixels, made of its images whenever they are asked for: floats would take eight times the room."""
+
+    images: tuple[tuple[Image, ...], ...]
+    encode: ImageEncoder
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.encode(self.images[row])[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # another process has no use for this one's model
+        return tuple, (tuple(self),)
+
+
+def _grids(rows: Sequence[Sequence[Image]], encode: ImageEncoder) -> tuple[Tensor, ...]:
+    """Every row's grids, which an image's size decides: one of each size is encoded."""
+    known = {image.shape: encode([image])[1] for image in {i.shape: i for row in rows for i in row}.values()}
+    none = encode(())[1]
+    return tuple(torch.cat([none, *(known[image.shape] for image in row)]) for row in rows)
 
 
 def shuffled(total: int, size: int, seed: int, epoch: int) -> list[list[int]]:

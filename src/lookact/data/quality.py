@@ -67,16 +67,24 @@ def judge_quality(episode: Episode) -> Quality:
 
 def summarise(episodes: Iterable[Episode]) -> QualitySummary:
     """Counts over episodes: methods by turn, qualities and reasons by episode."""
-    episodes = list(episodes)
-    judged = [judge_quality(episode) for episode in episodes]
-    methods = Counter(turn.decision.mask_method for episode in episodes for turn in episode.turns)
-    qualities = Counter(verdict.quality for verdict in judged)
-    reasons = Counter(verdict.dropout_reason for verdict in judged if verdict.dropout_reason is not None)
+    return count_qualities(
+        (judge_quality(episode), [turn.decision.mask_method for turn in episode.turns]) for episode in episodes
+    )
+
+
+def count_qualities(judged: Iterable[tuple[Quality, Iterable[str]]]) -> QualitySummary:
+    """The same of judgements that were made before, each with the masking method of every turn."""
+    methods, qualities, reasons = Counter[str](), Counter[str](), Counter[str]()
+    for verdict, found in judged:
+        methods.update(found)
+        qualities[verdict.quality] += 1
+        if verdict.dropout_reason is not None:
+            reasons[verdict.dropout_reason] += 1
     return QualitySummary(
-        episodes=len(episodes),
+        episodes=qualities.total(),
         methods={method: methods[method] for method in METHODS},
         qualities={name: qualities[name] for name in QUALITIES},
-        dropout_rate=reasons.total() / max(1, len(episodes)),
+        dropout_rate=reasons.total() / max(1, qualities.total()),
         reasons=dict(reasons),
     )
 

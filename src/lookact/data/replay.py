@@ -1,14 +1,12 @@
-"""What an off-policy agent learns from: a replay buffer whose transitions can all be relabelled, and preferences.
+"""What an off-policy agent learns from: a replay buffer whose transitions can all be relabelled.
 
 A transition is one row of a float table, so that a batch is one gather. Its frame, a small uint8 image, shows the
-moment AFTER its action, as its next state does. `score` is the true reward, kept for reports and simulated teachers;
-only `reward` is learned from.
+moment AFTER its action, as its next state does; so does its picture, a larger image for a judge, kept as an encoded
+file. `score` is the true reward, kept for reports and simulated teachers; only `reward` is learned from.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from lookact.data.pictures import encode_jpeg, resize
 from lookact.errors import DataError
 from lookact.types import Image
 
-logger = logging.getLogger(__name__)
 Floats = NDArray[np.float32]
 Array = NDArray[np.floating]
 Feature = Literal["frame", "state"]
 FILE = "replay.safetensors"
-COUNTS = ("pairs", "kept", "no_preference", "identical")
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,16 @@ class Replay:
     """A ring of `capacity` transitions; `nbytes` tells the memory it holds, from the first moment to the last."""
 
     def __init__(
-        self, *, capacity: int, state_size: int, action_size: int, frame_shape: tuple[int, int, int] | None = None
+        self,
+        *,
+        capacity: int,
+        state_size: int,
+        action_size: int,
+        frame_shape: tuple[int, int, int] | None = None,
+        pictures: bool = False,
+        pinned: bool = False,
     ) -> None:
+        """`pinned` frames lie in page-locked memory, from which a GPU reads faster."""
         self.capacity, self.state_size, self.action_size = capacity, state_size, action_size
         self.size = 0
         """Filled slots."""
@@ -85,7 +90,9 @@ class Replay:
         self._inputs = state_size + action_size
         # state | action | next state | reward | terminated | truncated | score
         self._table = torch.zeros(capacity, self._inputs + state_size + 4)
-        self._frames = None if frame_shape is None else torch.zeros(capacity, *frame_shape, dtype=torch.uint8)
+        shape = None if frame_shape is None else (capacity, *frame_shape)
+        self._frames = None if shape is None else torch.zeros(shape, dtype=torch.uint8, pin_memory=pinned)
+        self._pictures = [b""] * capacity if pictures else None
 
     def __len__(self) -> int:
         return self.size
@@ -96,8 +103,13 @@ class Replay:
         return self._frames is not None
 
     @property
+    def has_pictures(self) -> bool:
+        """Whether each transition has a picture for a judge."""
+        return self._pictures is not None
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of all slots, filled or not."""
+        """Bytes of all slots, filled or not, pictures aside."""
         return self._table.nbytes + (0 if self._frames is None else self._frames.nbytes)
 
     @property
@@ -120,18 +132,33 @@ class Replay:
         truncated: bool,
         *,
         frame: Image | None = None,
+        picture: bytes | None = None,
         score: float = 0.0,
     ) -> None:
         """Write one transition over the oldest."""
-        if (frame is None) != (self._frames is None):
-            raise DataError("a replay with frames needs one for each transition, and one without takes none")
+        if (frame is None) != (self._frames is None) or (picture is None) != (self._pictures is None):
+            raise DataError(
+                "a replay with frames or pictures needs one for each transition, and one without takes none"
+            )
         last = (reward, terminated, truncated, score)
         row = np.concatenate([state, action, next_state, last]).astype(np.float32)
         self._table[self.head] = torch.from_numpy(row)
         if self._frames is not None:
             self._frames[self.head] = torch.from_numpy(np.ascontiguousarray(frame))
+        if self._pictures is not None and picture is not None:
+            self._pictures[self.head] = picture
         self.head = (self.head + 1) % self.capacity
         self.size = min(self.size + 1, self.capacity)
+
+    def images(self, image: Image | None) -> tuple[Image | None, bytes | None]:
+        """What `add` takes of a rendered image: a frame at the replay's own size, a picture; None where not kept."""
+        if image is None:
+            return None, None
+        frame = None
+        if self._frames is not None:
+            height, width = self._frames.shape[1:3]
+            frame = image if image.shape[:2] == (height, width) else resize(image, width, height)
+        return frame, encode_jpeg(image) if self._pictures is not None else None
 
     def sample(self, rows: int, generator: torch.Generator, *, device: torch.device | str = "cpu") -> Transitions:
         """`rows` transitions on `device`, each drawn evenly from all."""
@@ -148,7 +175,9 @@ class Replay:
 
     def slots(self, indices: NDArray[np.int64]) -> Slots:
         """What stands in these slots (n,), copied."""
-        chosen = torch.from_numpy(np.asarray(indices, dtype=np.int64))
+        return self._slots(torch.from_numpy(np.asarray(indices, dtype=np.int64)))
+
+    def _slots(self, chosen: Tensor | slice) -> Slots:
         rows = self._table[chosen].numpy()
         return Slots(
             states=rows[:, : self.state_size],
@@ -158,6 +187,16 @@ class Replay:
             scores=rows[:, -1],
         )
 
+    def pictures(self, indices: NDArray[np.int64]) -> list[bytes]:
+        """The encoded pictures of these slots (n,)."""
+        if self._pictures is None:
+            raise DataError("the replay holds no pictures: it was made without")
+        return [self._pictures[index] for index in indices]
+
+    def feature_shape(self, kind: Feature) -> tuple[int, ...]:
+        """Of what a reward model reads of one step."""
+        return (self.state_size,) if kind == "state" else tuple(self._slots(slice(0, 0)).features(kind).shape[1:])
+
     def features(self, slots: NDArray[np.int64], kind: Feature) -> NDArray[Any]:
         """What a reward model reads (..., features) of slots (...)."""
         read = self.slots(slots.reshape(-1)).features(kind)
@@ -166,11 +205,12 @@ class Replay:
     def relabel(self, reward_of: Callable[[Slots], Floats], *, chunk: int = 4096) -> None:
         """Give every filled slot the reward (n,) that the function finds for it, however often the ring has wrapped."""
         for start in range(0, self.size, chunk):
-            indices = np.arange(start, min(start + chunk, self.size))
-            rewards = np.asarray(reward_of(self.slots(indices)), dtype=np.float32)
-            if rewards.shape != indices.shape:
-                raise DataError(f"rewards of shape {rewards.shape} for {len(indices)} slots: give one for each")
-            self._table[start : start + len(indices), -4] = torch.from_numpy(rewards)
+            # a slice is a view: pinned frames go to the GPU as they lie
+            part = slice(start, min(start + chunk, self.size))
+            rewards = np.asarray(reward_of(self._slots(part)), dtype=np.float32)
+            if rewards.shape != (part.stop - start,):
+                raise DataError(f"rewards of shape {rewards.shape} for {part.stop - start} slots: give one for each")
+            self._table[part, -4] = torch.from_numpy(rewards)
 
     def segment_starts(self, length: int) -> NDArray[np.int64]:
         """Slots from which `length` steps of one episode follow, oldest first; never across the ring's seam."""
@@ -191,12 +231,19 @@ class Replay:
     def state_dict(self) -> dict[str, Tensor]:
         """All that is filled, and where writing goes on; tensors that share the ring's memory."""
         state = {"head": torch.tensor(self.head), "table": self._table[: self.size]}
-        return state if self._frames is None else {**state, "frames": self._frames[: self.size]}
+        if self._frames is not None:
+            state["frames"] = self._frames[: self.size]
+        if self._pictures is not None:
+            files = self._pictures[: self.size]
+            state["picture_sizes"] = torch.tensor([len(file) for file in files], dtype=torch.int64)
+            state["pictures"] = torch.frombuffer(bytearray(b"".join(files)) or bytearray(1), dtype=torch.uint8)
+        return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on as the replay that gave `state`; one made otherwise is refused."""
         table, frames = state["table"], state.get("frames")
         same = table.shape[1:] == self._table.shape[1:] and (frames is None) == (self._frames is None)
+        same = same and ("pictures" in state) == self.has_pictures
         if frames is not None and self._frames is not None:
             same = same and frames.shape[1:] == self._frames.shape[1:]
         if not same or len(table) > self.capacity or int(state["head"]) >= self.capacity:
@@ -207,6 +254,10 @@ class Replay:
         self._table[: self.size] = table
         if self._frames is not None and frames is not None:
             self._frames[: self.size] = frames
+        if self._pictures is not None:
+            ends = np.cumsum(state["picture_sizes"].numpy())
+            files = np.split(state["pictures"].numpy(), ends)[: self.size]
+            self._pictures[: self.size] = [file.tobytes() for file in files]
 
     def write(self, folder: Path) -> None:
         """Write it as safetensors, as a checkpoint's `weights` may be."""
@@ -218,96 +269,3 @@ class Replay:
         if not (folder / FILE).is_file():
             raise DataError(f"{folder} holds no {FILE}: it is of another run")
         self.load_state_dict(load_file(folder / FILE))
-
-
-class PreferenceStore:
-    """Up to `capacity` labelled pairs of segments of `shape`, (t, s) or (t, h, w, 3), the oldest giving way.
-
-    Pairs with no preference, and pairs of equals, are counted and not kept.
-    """
-
-    def __init__(self, *, capacity: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
-        self.capacity = capacity
-        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
-        """Pairs shown, and what became of them."""
-        self._pairs = torch.zeros(capacity, 2, *shape, dtype=dtype)
-        self._labels = torch.zeros(capacity)
-        self._written = 0
-
-    def __len__(self) -> int:
-        return min(self._written, self.capacity)
-
-    @property
-    def first(self) -> Tensor:
-        """(n, *shape)"""
-        return self._pairs[: len(self), 0]
-
-    @property
-    def second(self) -> Tensor:
-        """(n, *shape)"""
-        return self._pairs[: len(self), 1]
-
-    @property
-    def labels(self) -> Tensor:
-        """(n,) 0: the first is better, 1: the second, between: how sure."""
-        return self._labels[: len(self)]
-
-    def add(self, first: NDArray[Any], second: NDArray[Any], labels: ArrayLike) -> int:
-        """Keep pairs (n, *shape) with labels (n,); -1 is no preference. Returns how many were kept."""
-        given = np.asarray(labels, dtype=np.float32)
-        if not (((given >= 0) & (given <= 1)) | (given == -1)).all():
-            raise DataError(f"labels span {given.min()} to {given.max()}: give 0 to 1, or -1 for no preference")
-        same = (first == second).all(axis=tuple(range(1, first.ndim)))
-        kept = np.flatnonzero((given >= 0) & ~same)
-        for index in kept:
-            place = self._written % self.capacity
-            self._pairs[place, 0] = torch.from_numpy(np.ascontiguousarray(first[index]))
-            self._pairs[place, 1] = torch.from_numpy(np.ascontiguousarray(second[index]))
-            self._labels[place] = float(given[index])
-            self._written += 1
-        self.counts.update(
-            pairs=len(given),
-            kept=len(kept),
-            identical=int(same.sum()),
-            no_preference=int(((given < 0) & ~same).sum()),
-        )
-        return len(kept)
-
-    def state_dict(self) -> dict[str, Any]:
-        n = len(self)
-        return {
-            "pairs": self._pairs[:n],
-            "labels": self._labels[:n],
-            "written": self._written,
-            "counts": dict(self.counts),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["pairs"].shape[1:] != self._pairs.shape[1:] or len(state["pairs"]) > self.capacity:
-            raise DataError(
-                f"preferences of shape {tuple(state['pairs'].shape)} do not fit {tuple(self._pairs.shape)}: "
-                "they are of another run"
-            )
-        self._written, self.counts = state["written"], Counter(state["counts"])
-        self._pairs[: len(self)], self._labels[: len(self)] = state["pairs"], state["labels"]
-
-
-def save_labels(store: PreferenceStore, file: Path) -> None:
-    """Write the labelled pairs, for later runs to start with."""
-    kept = {"first": store.first, "second": store.second, "labels": store.labels}
-    save_file({name: tensor.contiguous().clone() for name, tensor in kept.items()}, file)
-
-
-def load_labels(store: PreferenceStore, file: Path) -> int:
-    """Add the labelled pairs of an earlier run to the store; returns how many."""
-    if not file.is_file():
-        raise DataError(f"no labels at {file}: give the folder of a run that asked, or its {file.name}")
-    held = load_file(file)
-    if held["first"].shape[1:] != store.first.shape[1:]:
-        raise DataError(
-            f"{file} compares {tuple(held['first'].shape[1:])}, this run {tuple(store.first.shape[1:])}: "
-            "it is of another task, reward input or segment length"
-        )
-    added = store.add(held["first"].numpy(), held["second"].numpy(), held["labels"].numpy())
-    logger.info("%d labels were read from %s", added, file)
-    return added

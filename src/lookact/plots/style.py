@@ -25,7 +25,7 @@ PALE = "#D5D5DB"
 GOOD, BAD = PALETTE[2], PALETTE[1]
 """What was reached, and what was not."""
 DOTS_PER_INCH = 200
-ENDINGS = (".png", ".pdf")
+ENDINGS = (".png", ".jpg", ".pdf")
 
 QUIET: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -77,7 +77,7 @@ def add_note(figure: Figure, text: str) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a PNG or a PDF, by the file's ending; the same figure gives the same bytes."""
+    """Write a PNG, a JPEG or a PDF, by the file's ending; the same figure gives the same bytes."""
     if path.suffix.lower() not in ENDINGS:
         raise ConfigError(f"cannot draw {path}: name it {' or '.join(ENDINGS)}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "answer": "answer_score well_formed",
-        "functions": "load_rewards trl_reward",
+        "functions": "load_rewards invalid_action trl_reward",
         "intrinsic": "IntrinsicRewards intrinsic_rewards",
         "shaping": "WeightedParts",
     },

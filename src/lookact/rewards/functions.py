@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from lookact.config.objects import load_object
 from lookact.errors import ConfigError
 from lookact.rewards.shaping import Part, WeightedParts, env_reward
@@ -42,11 +44,18 @@ def checked(function: RewardFunction, name: str) -> Part:
     """The function with one number a turn; a single number is paid in the last turn. What is no reward is one line."""
 
     def part(episode: Episode) -> list[float]:
-        paid: Any = function(episode)
+        try:
+            paid: Any = function(episode)
+        except Exception as error:
+            told = " ".join(str(error).split())
+            raise ConfigError(f"{name} failed: {type(error).__name__}: {told}; mend it and go on") from error
         turns = len(episode.turns)
-        if isinstance(paid, int | float):
-            paid = [0.0] * (turns - 1) + [float(paid)] * (turns > 0)
-        pays = [float(pay) for pay in paid]
+        try:
+            pays = [float(pay) for pay in (paid if np.ndim(paid) else [paid])]
+        except (TypeError, ValueError):
+            raise ConfigError(f"{name} gave {paid!r}: give one number, or one a turn") from None
+        if not np.ndim(paid):
+            pays = [0.0] * (turns - 1) + pays * (turns > 0)
         if len(pays) != turns:
             raise ConfigError(f"{name} gave {len(pays)} rewards for {turns} turns: give one number, or one a turn")
         if not all(map(math.isfinite, pays)):
@@ -54,6 +63,11 @@ def checked(function: RewardFunction, name: str) -> Part:
         return pays
 
     return part
+
+
+def invalid_action(episode: Episode) -> list[float]:
+    """-1 in turns whose action could not be read: what a policy that was never shown a reply can begin with."""
+    return [0.0 if turn.info.get("valid_action", True) else -1.0 for turn in episode.turns]
 
 
 def trl_reward(function: Callable[..., Sequence[float]]) -> RewardFunction:

@@ -8,7 +8,7 @@ again, is outside the mask and ends its episode there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookact.batch import ControlInputs
+from lookact.batch import ActorOutput, ControlInputs
 from lookact.ops.gaussian import gaussian_logprob
 from lookact.protocols import ControlPolicy, EnvPart, VectorEnvLike
 from lookact.types import PlanEpisode, VectorObservation, VectorStep
@@ -58,7 +58,7 @@ class Rollout:
 def collect_rollout(
     policy: ControlPolicy, envs: VectorEnvLike, *, noise: Tensor, plan_episode: PlanEpisode | None = None
 ) -> Rollout:
-    """As many steps as `noise` (t, rows, a) has, in units of the policy's standard deviation; zeros act greedily."""
+    """As many steps as standard normal `noise` (t, rows, sample_size) has; zeros act greedily."""
     sizes = [part.num_envs for part in envs.parts]
     with torch.inference_mode():
         bounds = envs.action_space.low, envs.action_space.high
@@ -85,7 +85,7 @@ class ControlActor:
         self.policy, spec = policy, policy.spec
         self.history = torch.zeros(rows, spec.history, spec.action_size, device=policy.device)
         self.carry = policy.start_carry(rows)
-        self._nothing = torch.zeros(rows, spec.action_size, device=policy.device)
+        self._nothing = torch.zeros(rows, spec.sample_size, device=policy.device)
         self._texts: tuple[str, ...] = ()
         self._text_ids = torch.zeros(rows, 0, dtype=torch.long)
         self._known: dict[str, Tensor] = {}
@@ -107,7 +107,8 @@ class ControlActor:
     def update(self, actions: Tensor, carry: Tensor | None) -> None:
         """`actions` (rows, a) were done, and `carry` is the memory after the step."""
         if self.history.shape[1]:
-            self.history = torch.cat([self.history[:, 1:], actions.unsqueeze(1)], dim=1)
+            done = self.policy.normalise_actions(actions).unsqueeze(1)
+            self.history = torch.cat([self.history[:, 1:], done], dim=1)
         self.carry = carry
 
     def final_observation(self, finals: Mapping[int, Mapping[str, Any]]) -> ControlInputs:
@@ -161,12 +162,10 @@ class _EnvRunner:
     def decide(self) -> None:
         """Act on the observation; the step's outcome is received before the next one."""
         inputs = self.observe()
-        output = self.policy.actor(inputs)
-        mean = output.mean[:, 0]
-        actions = mean + output.log_std.exp() * self.noise[self.t]
-        self.buffer.add_decision(self.t, inputs, actions, mean, output.critic_features)
-        # the Gaussian has no bounds, the action space has
-        done = np.minimum(np.maximum(actions.cpu().numpy(), self.bounds[0]), self.bounds[1])
+        actions, output = self.policy.sample(inputs, self.noise[self.t])
+        self.buffer.add_decision(self.t, inputs, actions, output)
+        # a Gaussian has no bounds, the action space has
+        done = np.minimum(np.maximum(self.policy.executed(actions).cpu().numpy(), self.bounds[0]), self.bounds[1])
         self.part.send(done)
         self.under_way = torch.from_numpy(done).to(actions), output.carry
         self.t += 1
@@ -196,11 +195,12 @@ class _RolloutBuffer:
         """Truncated episodes: step, rows, and final observations."""
         self.episodes: list[EpisodeStats] = []
 
-    def add_decision(
-        self, t: int, inputs: ControlInputs, actions: Tensor, mean: Tensor, critic_features: Tensor
-    ) -> None:
+    def add_decision(self, t: int, inputs: ControlInputs, actions: Tensor, output: ActorOutput) -> None:
         """What the policy was shown, and its output."""
-        parts = {"actions": actions, "mean": mean, "critic_features": critic_features, "state": inputs.state}
+        parts = {"actions": actions, "mean": output.mean[:, 0], "critic_features": output.critic_features}
+        parts["state"] = inputs.state
+        if output.log_std.dim() > 1:
+            parts["log_std"] = output.log_std
         parts |= {f"image/{camera}": frames for camera, frames in inputs.images.items()}
         parts |= {"text_ids": inputs.text_ids, "history": inputs.history}
         if inputs.carry is not None:
@@ -254,7 +254,7 @@ class _RolloutBuffer:
                 history=kept["history"],
                 carry=kept.get("carry"),
             ),
-            logprobs=gaussian_logprob(kept["actions"], kept["mean"], output.log_std),
+            logprobs=gaussian_logprob(kept["actions"], kept["mean"], kept.get("log_std", output.log_std)),
             values=values,
             rewards=torch.from_numpy(self.rewards).to(values.device),
             terminated=torch.from_numpy(self.terminated).to(values.device),
@@ -264,6 +264,22 @@ class _RolloutBuffer:
             last_values=output.values,
             episodes=tuple(self.episodes),
         )
+
+
+def first_steps(rollout: Rollout, count: int) -> Rollout:
+    """A rollout's first steps, bootstrapped with the value of the observation after them."""
+    names = ("logprobs", "values", "rewards", "terminated", "truncated", "truncated_values", "mask")
+    inputs = rollout.inputs
+    return replace(
+        rollout,
+        inputs=ControlInputs(
+            **{name: getattr(inputs, name)[:count] for name in ("actions", "state", "text_ids", "history")},
+            images={camera: frames[:count] for camera, frames in inputs.images.items()},
+            carry=None if inputs.carry is None else inputs.carry[:count],
+        ),
+        last_values=rollout.values[count],
+        **{name: getattr(rollout, name)[:count] for name in names},
+    )
 
 
 def _side_by_side(parts: Sequence[Rollout]) -> Rollout:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -25,28 +25,19 @@ PROBE_ROWS = (-1, -2)
 PROBE_TURNS = 2
 
 
-@dataclass(frozen=True)
-class SyncReport:
-    """What one push did."""
-
-    changed: float
-    """Share of the tensors whose norm is not what it was at the push before; 1 at the first."""
-    gap: float
-    """Largest difference in nats between engine and learner on the probe."""
-    seconds: float
-
-
 class WeightSync:
     """Loads weights into a sampler's engine, compares norms, and compares log-probs on a probe."""
 
     def __init__(self, sampler: VllmSampler, *, limit: float) -> None:
         self.sampler, self.limit = sampler, limit
-        self.report: SyncReport | None = None
-        """Of the last push."""
         self._norms: dict[str, float] = {}
 
-    def push(self, state: Mapping[str, Tensor], version: int) -> None:
-        """Makes the engine act with `state`, which are the weights of the sampler's model now, under `version`."""
+    def push(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
+        """Makes the engine act with `state`, which are the weights of the sampler's model now, under `version`.
+
+        Returns the largest gap in nats on the probe, the share of tensors whose norm changed since the push before, 1
+        at the first, and the seconds it took.
+        """
         began = time.perf_counter()
         sent = norms_of(state)
         differing = compare_norms(sent, self.sampler.engine.load(state, version))
@@ -63,7 +54,11 @@ class WeightSync:
                 f"at version {version} engine and learner differ by {gap:.4f} nats on a probe, limit {self.limit:g}: "
                 "the engine does not act with what it read, or computes in another precision"
             )
-        self.report = SyncReport(len(changed) / len(sent), gap, time.perf_counter() - began)
+        return {
+            "policy/sync_gap": gap,
+            "policy/sync_changed": len(changed) / len(sent),
+            "time/sync": time.perf_counter() - began,
+        }
 
 
 def norms_of(state: Mapping[str, Tensor]) -> dict[str, float]:
@@ -77,6 +72,8 @@ def compare_norms(sent: Mapping[str, float], read: Mapping[str, float]) -> list[
     for name in sorted(sent.keys() | read.keys()):
         if name not in sent or name not in read:
             lines.append(f"{name} was {'read but not sent' if name in read else 'never read'}")
+        elif read[name] < 0:
+            lines.append(f"{name} is not what the engine's layers hold")
         elif not math.isclose(sent[name], read[name], rel_tol=1e-6, abs_tol=1e-12):
             lines.append(f"{name} has norm {read[name]:.6g}, the learner's has {sent[name]:.6g}")
     return lines

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "gym_task": "GymTask",
         "navigation": "NavigationTask",
+        "registry": "find_task make_task",
         "settings": "NavigationConfig SpatialVQAConfig",
         "spatial_vqa": "SpatialVQATask",
     },

@@ -6,7 +6,7 @@ TASK = GymTask(make_env=make_frozen_lake, image_size=128, expert=expert_actions,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
 from lookact.training.evaluation import episode_numbers, flat_metrics, gather_numbers, make_report
-from lookact.types import Demonstration, Episode, EpisodeSpec
+from lookact.types import Demonstration, Episode, EpisodeSpec, FramePair
 
 REPORTED = ("success_rate", "return", "turns", "valid_action_rate")
 CORPUS_EPISODES = 40
@@ -30,6 +30,11 @@ Expert = Callable[[GymEnv], "list[str] | None"]
 """The words of the actions to take from the environment's present state; None where it knows no way."""
 Labels = Callable[[GymEnv], NDArray[np.float32]]
 """(rows, columns, classes) what each cell of the picture shows."""
+LABELS = "labels"
+"""Where an environment's info may hold the same, from a coarse grid down to single pixels (a segmentation, one-hot)."""
+HELD_OUT = ("validate", "test")
+HELD_OUT_SHARE = 4
+"""One layout in so many is met in held-out splits, and there alone."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,27 @@ class GymTask:
     """The words of the actions, for random play and for the tokenizer."""
     expert: Expert | None = None
     labels: Labels | None = None
+    layout: Callable[[int], bytes] | None = None
+    """What a start's seed draws; given, no layout of a held-out split is ever trained on, however few there are."""
 
     outcome: ClassVar = {"success_rate": "success"}
     best: ClassVar = "success_rate"
 
     def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> list[EpisodeSpec]:
-        return make_specs(seed, split, groups=groups, size=group_size, step=step)
+        specs = make_specs(seed, split, groups=groups, size=group_size, step=step)
+        if self.layout is None:
+            return specs
+        starts = {spec.group: spec.options["start_seed"] for spec in specs}
+        starts = {group: self.own_start(start, held_out=split in HELD_OUT) for group, start in starts.items()}
+        return [replace(spec, options={**spec.options, "start_seed": starts[spec.group]}) for spec in specs]
+
+    def own_start(self, start: int, *, held_out: bool) -> int:
+        """The first start from `start` on whose layout is of the held-out share, or of the others."""
+        if self.layout is None:
+            return start
+        while (derive(0, "layout", self.layout(start % 2**31).hex()) % HELD_OUT_SHARE == 0) != held_out:
+            start = derive(start, "another")
+        return start
 
     def demonstrations(self, specs: Sequence[EpisodeSpec], *, noise: float) -> Iterator[Demonstration]:
         """The expert plans anew in every turn, so that it knows the way back from a random action."""
@@ -86,21 +106,27 @@ class GymTask:
         env.close()
         return texts
 
-    def pretraining_images(self, seed: int, *, rooms: Iterable[int], per_room: int) -> Iterator[LabelledImage]:
-        """Pictures after a few random steps, each patch with the classes of the cell it lies in."""
-        if self.labels is None:
-            raise EnvError("this task has no labels for vision pretraining: set --vision_pretraining.rooms 0")
+    def pretraining_images(
+        self, seed: int, *, rooms: Iterable[int], per_room: int
+    ) -> Iterator[LabelledImage | FramePair]:
+        """Pictures after a few random steps, with what their patches show: by `labels`, else by the info's "labels".
+
+        Where neither tells, the pictures before and after the last step, and its action.
+        """
         env = self.make_env()
         for room in rooms:
             for image in range(per_room):
                 start, rng = derive(seed, "room", room, image), numpy_rng(seed, "walk", room, image)
-                seen, _ = env.reset(seed=start, options={})
-                for _ in range(rng.integers(WALK + 1)):
-                    after, _, terminated, truncated, _ = env.step(reply(self.actions[rng.integers(len(self.actions))]))
+                seen, info = env.reset(seed=self.own_start(start, held_out=False), options={})
+                before, action = seen, 0
+                for _ in range(rng.integers(1, WALK + 1)):
+                    action = int(rng.integers(len(self.actions)))
+                    before, (seen, _, terminated, truncated, info) = seen, env.step(reply(self.actions[action]))
                     if terminated or truncated:
                         break
-                    seen = after
-                yield labelled(seen.images[CAMERA], self.labels(env.env))
+                cells = self.labels(env.env) if self.labels else info.get(LABELS)
+                pictures = before.images[CAMERA], seen.images[CAMERA]
+                yield FramePair(*pictures, action) if cells is None else labelled(pictures[1], cells)
         env.close()
 
     def report(self, episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -135,9 +161,14 @@ def without_map(episode: Episode) -> Episode:
 
 
 def labelled(picture: NDArray[np.uint8], cells: NDArray[np.float32]) -> LabelledImage:
-    """A picture whose patches have the classes of the cells they lie in; the grid must divide the patches evenly."""
+    """A picture whose patches have the classes of the cells they lie in, or the mean of the finer cells in them."""
     rows, columns = picture.shape[0] // PATCH, picture.shape[1] // PATCH
-    if rows % cells.shape[0] or columns % cells.shape[1]:
-        raise EnvError(f"{cells.shape[:2]} cells do not divide {rows} x {columns} patches of {PATCH} pixels evenly")
-    coverage = cells.repeat(rows // cells.shape[0], axis=0).repeat(columns // cells.shape[1], axis=1)
-    return LabelledImage(picture, coverage, np.zeros((rows, columns), dtype=np.float32))
+    for axis, patches in enumerate((rows, columns)):
+        count = cells.shape[axis]
+        if patches % count == 0:
+            cells = cells.repeat(patches // count, axis=axis)
+        elif count % patches == 0:
+            cells = cells.reshape(*cells.shape[:axis], patches, -1, *cells.shape[axis + 1 :]).mean(axis=axis + 1)
+        else:
+            raise EnvError(f"{count} cells and {patches} patches of {PATCH} pixels do not divide each other evenly")
+    return LabelledImage(picture, cells.astype(np.float32), np.zeros((rows, columns), dtype=np.float32))

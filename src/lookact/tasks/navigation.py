@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,21 +15,26 @@ from numpy.typing import NDArray
 
 from lookact.envs.rooms.experts.demonstrate import demonstrate, random_move
 from lookact.envs.rooms.generate import RoomStyle
-from lookact.envs.rooms.goals import Difficulty
+from lookact.envs.rooms.goals import Difficulty, find_task
 from lookact.envs.rooms.motion import Limits
 from lookact.envs.rooms.navigation import Navigation, observe
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.render import Camera
+from lookact.envs.rooms.routes import RouteWalk
 from lookact.envs.rooms.scene import label_text
+from lookact.envs.rooms.scene_sources import EVALUATION_SPLITS, for_split, scene_id, scene_sources
+from lookact.envs.rooms.simulator import recorded_simulator
+from lookact.envs.rooms.vsi import load_questions
 from lookact.envs.wrappers.chat_env import ChatEnv
-from lookact.errors import ParseError
+from lookact.errors import ConfigError, DataError, EnvError, ParseError
 from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.tasks.settings import NavigationConfig
 from lookact.text.actions import parse_action
 from lookact.training.evaluation import episode_numbers, flat_metrics, gather_numbers, make_report
-from lookact.types import Demonstration, Episode, EpisodeSpec, FloorMap
+from lookact.types import Demonstration, Episode, EpisodeSpec, FloorMap, Observation
 
+log = logging.getLogger(__name__)
 REPORTED = ("success_rate", "spl", "turns", "valid_action_rate", "collisions")
 ACTION_PARTS = ("rotation_angle_degrees", "forward_meters")
 
@@ -52,19 +61,59 @@ class NavigationTask:
     def make_env(self) -> ChatEnv:
         env = self.env
         rooms = Navigation(
-            scenes=env.scenes or None,
+            scenes=self._sources() or None,
             style=self._style(),
             image_size=env.image_size,
             fov_degrees=env.fov_degrees,
             max_turns=env.max_turns,
-            difficulty=Difficulty(success_distance=env.success_distance, start_distance=env.start_distance),
+            difficulty=self._difficulty(),
             questions=env.questions,
             progress_weight=env.progress_weight,
         )
-        return ChatEnv(rooms, observe)
+        return ChatEnv(rooms, observe_nothing if env.blind else observe)
 
     def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> list[EpisodeSpec]:
-        return make_specs(seed, split, groups=groups, size=group_size, step=step)
+        specs = make_specs(seed, split, groups=groups, size=group_size, step=step)
+        if not self.env.scenes:
+            return specs
+        env, sources = self.env, self._sources()
+        pool = for_split(sources, split, held_out=env.held_out_scenes, train_on_test=env.train_on_test)
+        if env.routes is not None:
+            rows = self._routes(env.routes, pool, split)
+            return [choose(spec, route=rows[_number(spec, split) % len(rows)]) for spec in specs]
+        if pool == env.scenes:
+            return specs
+        names = startable(pool, self._difficulty(), groups if split in EVALUATION_SPLITS else len(pool))
+        return [choose(spec, scene=names[_number(spec, split) % len(names)]) for spec in specs]
+
+    def _difficulty(self) -> Difficulty:
+        env = self.env
+        return Difficulty(env.success_distance, env.start_distance, env.classes)
+
+    def _sources(self) -> tuple[str, ...]:
+        return scene_sources(self.env.scenes, self.env.scene_ids)
+
+    def _routes(self, path: str, pool: Sequence[str], split: str) -> list[dict[str, Any]]:
+        """The rows of a file that can be walked in the scenes of `pool`; how many can't is logged."""
+        purpose = "test" if split in EVALUATION_SPLITS else "train"
+        asked = load_questions(path, purpose=purpose, train_on_test=self.env.train_on_test)
+        rows = [question for question in asked if question.question_type == "route_planning"]
+        places = {scene_id(source): source for source in pool}
+        kept, reasons = [], Counter[str]()
+        for question in rows:
+            try:
+                if question.scene_name not in places:
+                    raise EnvError("its scene is not among env.scenes")
+                RouteWalk(recorded_simulator(places[question.scene_name]), question, self.env.success_distance)
+                kept.append(asdict(question))
+            except EnvError as error:
+                reasons[str(error)] += 1
+        if not kept:
+            why = reasons.most_common(1)[0][0] if reasons else "it has no route_planning rows"
+            raise DataError(f"{path}: none of its {len(rows)} routes can be walked: {why}")
+        if reasons:
+            log.info("%s: %d of %d routes can't be walked: %s", path, len(rows) - len(kept), len(rows), dict(reasons))
+        return kept
 
     def demonstrations(self, specs: Sequence[EpisodeSpec], *, noise: float) -> Iterator[Demonstration]:
         env = self.make_env().env
@@ -90,7 +139,8 @@ class NavigationTask:
             for question in env.questions
             for label in env.classes
         ]
-        demos = self.demonstrations(self.specs(0, "corpus", groups=40), noise=0.2)
+        generated = replace(self, env=replace(env, scenes=(), scene_ids=(), routes=None))
+        demos = generated.demonstrations(generated.specs(0, "corpus", groups=40), noise=0.2)
         return turns + questions + [reply for demo in demos for reply in demo.replies]
 
     def pretraining_images(self, seed: int, *, rooms: Iterable[int], per_room: int) -> Iterator[LabelledImage]:
@@ -130,7 +180,34 @@ class NavigationTask:
 
 
 def make_navigation(env: NavigationConfig, seed: int) -> NavigationTask:
+    if env.routes is not None and not env.scenes:
+        raise ConfigError("env.routes are walked in scenes: give env.scenes, folders or scene notes, as well")
     return NavigationTask(env)
+
+
+def observe_nothing(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
+    """What is said, with a blank picture."""
+    return observe({**shown, "rgb": np.zeros_like(shown["rgb"])}, info)
+
+
+def choose(spec: EpisodeSpec, **options: Any) -> EpisodeSpec:
+    """The spec with further options."""
+    return replace(spec, options={**spec.options, **options})
+
+
+def _number(spec: EpisodeSpec, split: str) -> int:
+    """Which of the scenes or rows an episode begins with: evaluation takes them in order, training draws."""
+    return spec.group if split in EVALUATION_SPLITS else int(spec.options["scene_seed"])
+
+
+@lru_cache(maxsize=16)
+def startable(pool: tuple[str, ...], difficulty: Difficulty, count: int) -> list[str]:
+    """The ids of the first `count` scenes in which an episode can start as far from a goal as it should."""
+    found = (source for source in pool if find_task(recorded_simulator(source), 0, difficulty) is not None)
+    names = [scene_id(source) for source in islice(found, count)]
+    if not names:
+        raise ConfigError(f"no start {difficulty.start_distance} m from a goal in {len(pool)} scenes: widen the range")
+    return names
 
 
 def floor_map_adder(env: Mapped, specs: Sequence[EpisodeSpec]) -> Callable[[Episode], Episode]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lookact.config.objects import load_object
+from lookact.config.objects import TASK_GROUP, load_object, offered
 from lookact.config.values import unknown
-from lookact.errors import ConfigError
+from lookact.errors import ConfigError, LookActError
+from lookact.tasks.remote_settings import remote_settings
 
 if TYPE_CHECKING:
     from lookact.protocols import Task
@@ -21,8 +21,9 @@ TASKS = {
     "minigrid": "lookact.tasks.settings:MiniGridConfig",
 }
 """Each task's settings: a frozen dataclass with `image_size`, and `factory`, the import path of what makes the task."""
-GROUP = "lookact.tasks"
-"""The entry points that other packages offer tasks under."""
+GUIDE = "docs/tutorials/own-task.md"
+_TRIED: set[type] = set()
+"""The settings of other people's tasks that were tried out already."""
 NEEDED = ("make_env", "specs", "report", "image_size")
 
 
@@ -43,16 +44,39 @@ class ImportedTask:
 
 def make_task(env: Any, seed: int) -> Task:
     """The task of an environment's settings: by their own `make_task(seed)`, or by `factory(settings, seed)`."""
-    task: Task = env.make_task(seed) if hasattr(env, "make_task") else load_object(env.factory)(env, seed)
+    if not hasattr(env, "make_task"):
+        return load_object(env.factory)(env, seed)  # type: ignore[no-any-return]
+    task: Task = env.make_task(seed)
+    if type(env) not in _TRIED:
+        try_out(task, getattr(env, "path", "") or type(env).__name__)
+        _TRIED.add(type(env))
     return task
 
 
+def try_out(task: Task, name: str) -> None:
+    """Start an episode of another's task and take a random action in it; whatever goes wrong is one line."""
+    try:
+        spec, env, actor = task.specs(0, "check", groups=1)[0], task.make_env(), task.random_actor()
+        seen, _ = env.reset(seed=spec.seed, options=spec.options)
+        actor.begin(0, spec.seed)
+        env.step(actor.act([0], [seen])[0].action)
+        env.close()
+    except LookActError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    except Exception as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(f"{name} does not run: {type(error).__name__}: {told}; see {GUIDE}") from error
+
+
 def find_task(name: str) -> type:
-    """The settings class of the task that `name` names: one of ours, an entry point, or MODULE:NAME or FILE.py:NAME."""
-    offered = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    path = TASKS.get(name) or offered.get(name)
+    """The settings class of the task that `name` names: one of ours, an entry point, MODULE:NAME or FILE.py:NAME, or
+    environment servers by their addresses."""
+    if name.startswith(("http://", "https://")):
+        return remote_settings(name)
+    others = offered(TASK_GROUP)
+    path = TASKS.get(name) or others.get(name)
     if path is None and ":" not in name:
-        raise unknown("task", name, [*TASKS, *offered])
+        raise unknown("task", name, [*TASKS, *others])
     return settings_class(path or name)
 
 
@@ -68,6 +92,8 @@ def settings_class(path: str) -> type:
         return found
     missing = [name for name in NEEDED if not hasattr(found, name)]
     if isinstance(found, type) or missing:
+        if hasattr(found, "make_env") and hasattr(found, "cameras"):
+            raise ConfigError(f"{path} is a control task: recipes vla-ppo, pref-sac and world-duel take it")
         lacks = f"it has no {missing[0]}" if missing else "it is a class without make_task or factory"
-        raise ConfigError(f"{path} is no task: {lacks}; see docs/tutorials/own-task.md")
+        raise ConfigError(f"{path} is no task: {lacks}; see {GUIDE}")
     return dataclasses.dataclass(frozen=True)(type("ImportedTask", (ImportedTask,), {"path": path}))

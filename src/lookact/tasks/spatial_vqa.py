@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,14 +16,16 @@ from lookact.envs.rooms.motion import Limits
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.questions import ask, brief
 from lookact.envs.rooms.render import Camera
-from lookact.envs.rooms.simulator import recorded_simulator
+from lookact.envs.rooms.scan_cache import keep_scans
+from lookact.envs.rooms.scene_sources import BETWEEN, for_split, scene_id, scene_sources
+from lookact.envs.rooms.simulator import recorded_scene
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
-from lookact.envs.rooms.vsi import Question, format_prompt, load_questions
+from lookact.envs.rooms.vsi import Question, load_questions
 from lookact.errors import ConfigError, DataError
 from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
-from lookact.tasks.navigation import floor_map_adder
+from lookact.tasks.navigation import choose, floor_map_adder
 from lookact.tasks.settings import SpatialVQAConfig
 from lookact.text.actions import ANSWER_KEY, parse_json_object
 from lookact.text.answers import score_answer
@@ -36,7 +37,7 @@ LAST_TURN = "Last turn."
 STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5, "room_size_estimation": 4.0}
 """To what numbers are rounded in demonstrations: centimetres, metres, square metres."""
 Rows = Sequence[tuple[Question, str]]
-"""Questions, each with the ARKitScenes folder of its scene."""
+"""Questions, each with the name of its scene (`scene_sources`)."""
 ROW_KEYS = ("id", "dataset", "scene_name", "question_type", "question", "options", "ground_truth", "prediction")
 
 
@@ -81,11 +82,6 @@ def prompt_of(question: Question, info: Mapping[str, Any], prompts: Literal["vsi
     return f"{brief(question)} {LAST_TURN}" if last else brief(question)
 
 
-def asked(question: Question, prompts: Literal["vsi", "brief"]) -> str:
-    """The question alone, without a word about turns."""
-    return format_prompt(question) if prompts == "vsi" else f"{brief(question)} {LAST_TURN}"
-
-
 @dataclass(frozen=True)
 class SpatialVQATask:
     """A `Task`: questions about generated rooms, or about `rows` of recorded scenes."""
@@ -111,21 +107,35 @@ class SpatialVQATask:
             image_size=self.env.image_size,
             fov_degrees=self.env.fov_degrees,
             max_turns=self.env.max_turns,
+            paraphrase=self.env.paraphrase,
         )
         return AskingEnv(env, self.env.prompts)
 
     def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> list[EpisodeSpec]:
-        if self.rows is None or not self.in_order:
+        if self.rows is None:
             return make_specs(seed, split, groups=groups, size=group_size, step=step)
+        kept = self._rows_of(split)
+        if not self.in_order:
+            specs = make_specs(seed, split, groups=groups, size=group_size, step=step)
+            if len(kept) == len(self.rows):
+                return specs
+            return [choose(spec, scene_seed=kept[spec.options["scene_seed"] % len(kept)]) for spec in specs]
         return [
             EpisodeSpec(
-                id=f"{question.dataset}-{question.id}",
+                id=f"{self.rows[number][0].dataset}-{self.rows[number][0].id}",
                 group=number,
                 seed=derive(seed, "episode", split, number),
                 options={"scene_seed": number, "start_seed": derive(seed, "start", split, number)},
             )
-            for number, (question, _) in enumerate(self.rows[:groups])
+            for number in kept[:groups]
         ]
+
+    def _rows_of(self, split: str) -> list[int]:
+        """The rows of a split, by number: those of its scenes."""
+        env, rows = self.env, self.rows or ()
+        sources = tuple(dict.fromkeys(source for _, source in rows))
+        chosen = set(for_split(sources, split, held_out=env.held_out_scenes, train_on_test=env.train_on_test))
+        return [number for number, (_, source) in enumerate(rows) if source in chosen]
 
     def demonstrations(self, specs: Sequence[EpisodeSpec], *, noise: float) -> Iterator[Demonstration]:
         """An expert's that looks around until it can answer, but for the guesses."""
@@ -190,11 +200,17 @@ def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
     """Questions of our own about recorded scenes, or None where rooms are generated."""
     if not env.scenes:
         return None
+    sources = scene_sources(env.scenes, env.scene_ids)
+    keep_scans([source for source in sources if BETWEEN not in source])
     rows = [
-        (question, folder)
-        for folder in env.scenes
+        (question, source)
+        for source in sources
         for question in ask(
-            recorded_simulator(folder).scene, seed=derive(seed, "ask"), types=env.types, per_type=env.per_type
+            recorded_scene(source)[0],
+            seed=derive(seed, "ask"),
+            types=env.types,
+            per_type=env.per_type,
+            paraphrase=env.paraphrase,
         )
     ]
     if not rows:
@@ -203,11 +219,11 @@ def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
 
 
 def benchmark_rows(path: str, scenes: Sequence[str]) -> Rows:
-    """A file's questions whose scenes are among the folders, for evaluation only."""
-    folders = {Path(folder).name: folder for folder in scenes}
-    rows = [(q, folders[q.scene_name]) for q in load_questions(path, purpose="test") if q.scene_name in folders]
+    """A file's questions whose scenes are among the given, for evaluation only."""
+    places = {scene_id(source): source for source in scene_sources(scenes)}
+    rows = [(q, places[q.scene_name]) for q in load_questions(path, purpose="test") if q.scene_name in places]
     if not rows:
-        raise DataError(f"{path}: none of its scenes is among evaluation.scenes: give the folders named like them")
+        raise DataError(f"{path}: none of its scenes is among evaluation.scenes: give folders or notes that hold them")
     return rows
 
 

@@ -6,8 +6,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "actions": "parse_action parse_move_or_answer reasoning_of ActionMask mask_action_tokens",
-        "answers": "score_answer mean_relative_accuracy",
-        "chat": "opening following",
+        "answers": "score_answer mean_relative_accuracy QUESTION_TYPES NUMERIC_TYPES",
+        "chat": "Spelling",
         "tokenizers": "assert_same_tokenizer",
         "verdicts": "parse_verdict strip_think",
     },

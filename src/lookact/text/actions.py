@@ -1,10 +1,11 @@
 """Actions in a reply: reading them, and finding the sampled tokens that spell them.
 
-The last complete JSON object counts, whatever reasoning stands around it. Every character that matters to JSON's
+The last complete JSON object counts, whatever reasoning stands around it; a thought (`<think>`) is no place for an
+action. Every character that matters to JSON's
 structure is ASCII, so the same functions serve text and bytes read as Latin-1.
 
 `mask_action_tokens` tries four strategies, the surest first; a mask outside `min_tokens` to `max_tokens` tokens leaves
-it to the next:
+it to the next, but a move or an answer that was read may be shorter:
 
 - `brace_depth` (1.0): the last complete JSON object, as `parse_action` reads it; or else the last balanced braces.
 - `regex` (0.7): an object that names an action key but is cut off; the mask runs to the end of the reply.
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.errors import ConfigError, ParseError
+from lookact.text.chat import THOUGHT_END
 
 MOVE_KEYS = ("rotation_angle_degrees", "forward_meters")
 ANSWER_KEY = "answer"
@@ -45,6 +47,7 @@ _STRUCTURE = re.compile(r'\\.|[{}"\n]', re.DOTALL)
 _MOVE_KEYS = "|".join(MOVE_KEYS)
 _CUT_OFF = re.compile(rf"""\{{[^{{}}]*?["'](?:{_MOVE_KEYS}|{ANSWER_KEY})["']""")
 _SIGN = re.compile(rf"""\{{|{_MOVE_KEYS}|["']{ANSWER_KEY}["']""")
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
 _tables: WeakKeyDictionary[Any, tuple[int, list[bytes]]] = WeakKeyDictionary()
 
 
@@ -143,7 +146,7 @@ def last_object(text: str) -> FoundObject | None:
 
     A brace that opens no valid object is stepped over, so stray braces and quotes in the reasoning do no harm.
     """
-    found, opening = None, _OPENING.search(text)
+    found, opening = None, _OPENING.search(text, thought_end(text))
     while opening:
         start = opening.start()
         try:
@@ -154,6 +157,13 @@ def last_object(text: str) -> FoundObject | None:
             found = FoundObject((start, stop), value)
         opening = _OPENING.search(text, stop)
     return found
+
+
+def thought_end(text: str, *, thinking: bool = False) -> int:
+    """Where the reply begins after its thought; its end while it still thinks. `thinking`: the prompt opened one."""
+    closed = text.rfind(THOUGHT_END)
+    begin = 0 if closed < 0 else closed + len(THOUGHT_END)
+    return len(text) if (thinking and closed < 0) or "<think>" in text[begin:] else begin
 
 
 def brace_spans(text: str) -> tuple[list[Span], list[int]]:
@@ -192,9 +202,17 @@ class ActionMask:
 
 
 def mask_action_tokens(
-    token_ids: Sequence[int] | NDArray[np.int64], tokenizer: Any, *, min_tokens: int = 10, max_tokens: int = 100
+    token_ids: Sequence[int] | NDArray[np.int64],
+    tokenizer: Any,
+    *,
+    min_tokens: int = 10,
+    max_tokens: int = 100,
+    thinking: bool = False,
 ) -> ActionMask:
-    """The mask (u,) over one reply's sampled ids (u,) that covers exactly the tokens its action touches."""
+    """The mask (u,) over one reply's sampled ids (u,) that covers exactly the tokens its action touches.
+
+    `thinking` says that the prompt opened a thought: the action stands after it.
+    """
     if not 1 <= min_tokens <= max_tokens:
         raise ConfigError(f"action tokens from {min_tokens} to {max_tokens}: need 1 <= min_tokens <= max_tokens")
     table = token_bytes(tokenizer)
@@ -204,13 +222,25 @@ def mask_action_tokens(
     stops = np.cumsum(lengths)
     # Latin-1 makes one character of each byte, so positions in the text are positions in the bytes
     text = b"".join(pieces).decode("latin-1")
+    begin = thought_end(text, thinking=thinking)
+    text = " " * begin + text[begin:]
     for method, find in (("brace_depth", _balanced), ("regex", _cut_off)):
         span = find(text)
         if span is not None:
             mask = (lengths > 0) & (stops - lengths < span[1]) & (stops > span[0])
-            if min_tokens <= mask.sum() <= max_tokens:
+            fewest = 1 if method == "brace_depth" and _is_action(text[span[0] : span[1]]) else min_tokens
+            if fewest <= mask.sum() <= max_tokens:
                 return ActionMask(mask, method, CONFIDENCE[method])
     return _last_tokens(text, lengths, min_tokens, max_tokens)
+
+
+def _is_action(text: str) -> bool:
+    """Whether the text is a move or an answer."""
+    try:
+        parse_move_or_answer(text)
+    except ParseError:
+        return False
+    return True
 
 
 def _balanced(text: str) -> Span | None:
@@ -242,7 +272,7 @@ def _last_tokens(text: str, lengths: NDArray[np.int64], min_tokens: int, max_tok
 
 
 def token_bytes(tokenizer: Any) -> list[bytes]:
-    """The bytes of every id of a fast byte-level tokenizer; special tokens and unused ids have none.
+    """The bytes of every id of a byte-level or a SentencePiece tokenizer; special tokens and unused ids have none.
 
     Built once per tokenizer, and again if its vocabulary grew. Raises ConfigError for other kinds of tokenizer.
     """
@@ -258,11 +288,18 @@ def _build(tokenizer: Any) -> list[bytes]:
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)}
     table = [b""] * (max(vocabulary.values(), default=-1) + 1)
+    spelled = _spelled_with_spaces if "<0x00>" in vocabulary else _spelled
     for token, id in vocabulary.items():
         if id not in special:
             # added tokens, such as <think>, stand in the vocabulary as plain text
-            table[id] = token.encode() if id in added else _spelled(token)
+            table[id] = token.encode() if id in added else spelled(token)
     return table
+
+
+def _spelled_with_spaces(token: str) -> bytes:
+    """The bytes a SentencePiece token spells: ▁ is a space, <0x0A> a byte."""
+    byte = _BYTE.fullmatch(token)
+    return bytes.fromhex(byte[1]) if byte else token.replace("▁", " ").encode()
 
 
 def _spelled(token: str) -> bytes:

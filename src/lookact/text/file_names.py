@@ -1,9 +1,11 @@
-"""The one place where an id becomes the name of a file: ids may come from files that others wrote."""
+"""The one place where an id becomes the name of a file (ids may come from files that others wrote), and the cache."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from pathlib import Path
 
 MAX_BYTES = 180
 """Leaves room in a file system's 255 for what writers put behind it."""
@@ -21,6 +23,12 @@ def file_name(id: str) -> str:
         return name
     start = _bytes(name)[: MAX_BYTES - 40].decode(errors="ignore")
     return f"{start}%{hashlib.sha256(_bytes(id)).hexdigest()[:32]}"
+
+
+def cache_folder() -> Path:
+    """LOOKACT_CACHE, else lookact in the user's cache folder."""
+    own, shared = os.environ.get("LOOKACT_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(own) if own else (Path(shared) if shared else Path.home() / ".cache") / "lookact"
 
 
 def _bytes(text: str) -> bytes:

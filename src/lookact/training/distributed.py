@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -24,6 +25,8 @@ from lookact.errors import ConfigError
 if TYPE_CHECKING:
     from lookact.models.vlm.policy import ChatVLM
 
+TIMEOUT, DEFAULT_TIMEOUT_S = "LOOKACT_TIMEOUT", 7200.0
+"""Seconds that processes wait for one another; torch's own 10 minutes of NCCL are less than a rollout may take."""
 T = TypeVar("T")
 N = TypeVar("N", float, Tensor)
 
@@ -35,7 +38,9 @@ def init_distributed() -> torch.device:
     if cuda:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not is_distributed():
-        dist.init_process_group("nccl" if cuda else "gloo")
+        # the others wait while the main process's workers, engine or evaluation are at it
+        limit = timedelta(seconds=float(os.environ.get(TIMEOUT, DEFAULT_TIMEOUT_S)))
+        dist.init_process_group("nccl" if cuda else "gloo", timeout=limit)
     return device
 
 
@@ -148,9 +153,7 @@ def _gradient(parameter: Tensor) -> Tensor:
 def shard_policy(policy: ChatVLM, kind: str) -> None:
     """Shard a chat policy over the processes, layer by layer, if that is asked for and there are several."""
     if kind == "shard":
-        shard(
-            policy, policy.causal.model.language_model.layers, kept=unsharded_parameters(policy), methods=("evaluate",)
-        )
+        shard(policy, policy.decoder.layers, kept=unsharded_parameters(policy), methods=("evaluate",))
 
 
 def shard_control_policy(policy: nn.Module, kind: str, *, anchored: bool) -> None:

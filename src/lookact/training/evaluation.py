@@ -196,7 +196,9 @@ def show_episodes(
     """Example episodes for the tracker: a strip of views and a transcript each; and histograms of their numbers."""
     # an environment that failed at once left nothing to show
     for number, episode in enumerate([episode for episode in episodes if episode.turns][:count]):
-        tracker.image(f"rollout/views_{number}", strip(episode), step)
+        # a task may be words alone
+        if any(turn.observation.images for turn in episode.turns):
+            tracker.image(f"rollout/views_{number}", strip(episode), step)
         tracker.text(f"rollout/words_{number}", transcript(episode), step)
     for name, values in (histograms or {}).items():
         if len(values):
@@ -261,6 +263,12 @@ def keep_episodes(folder: Path, episodes: Iterable[Episode], *, most: int = KEPT
         _write(folder.with_name(TEMPORARY + folder.name), first)
         place(folder.with_name(TEMPORARY + folder.name), folder)
     barrier()
+
+
+def fingerprint(checkpoint: Path) -> dict[str, Any]:
+    """Tells one checkpoint from another at the same place, without reading its weights."""
+    files = sorted(checkpoint.rglob("*.safetensors"))
+    return {"checkpoint": str(checkpoint), "files": [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]}
 
 
 def without_depth(episode: Episode) -> Episode:

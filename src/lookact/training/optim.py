@@ -46,17 +46,27 @@ def build_adamw(
         groups.append({"params": matrices, "name": name, "lr": peak, "peak": peak, "weight_decay": weight_decay})
         groups.append({"params": vectors, "name": f"{name}/no_decay", "lr": peak, "peak": peak, "weight_decay": 0.0})
     groups = [group for group in groups if group["params"]]
+    if any(p.dtype in (torch.bfloat16, torch.float16) for p in taken):
+        raise ConfigError(
+            f"weights of {', '.join(modules)} are learned in half precision, which rounds small steps away: "
+            "set --model.lora_rank 32 to train adapters in float32, or --model.dtype float32"
+        )
     if not groups:
         raise ConfigError(f"nothing to train: no parameter of {', '.join(modules)} requires a gradient")
     return torch.optim.AdamW(groups, betas=betas, eps=eps, fused=fused)
 
 
 def learning_rate(
-    step: int, *, peak: float, warmup: int = 0, total: int, schedule: Schedule = "constant", floor: float = 0.0
+    step: int, *, peak: float, warmup: int = 0, total: int, schedule: Schedule = "constant", floor: float | None = None
 ) -> float:
-    """Up in a line to `peak` at step `warmup`, then as `schedule` says to `floor` times `peak` at step `total`."""
+    """Up in a line to `peak` at step `warmup`, then as `schedule` says to `floor` times `peak` at step `total`.
+
+    Without a floor it would come to 0, and the last update be lost: that one has the rate of the one before.
+    """
     if step < warmup:
         return peak * step / warmup
+    if floor is None:
+        step, floor = max(warmup, min(step, total - 1)), 0.0
     gone = min(1.0, (step - warmup) / max(1, total - warmup))
     left = {"constant": 1.0, "linear": 1.0 - gone, "cosine": 0.5 * (1.0 + math.cos(math.pi * gone))}[schedule]
     return peak * left if schedule == "constant" else peak * (floor + (1.0 - floor) * left)
@@ -69,7 +79,7 @@ def set_learning_rate(
     warmup: int = 0,
     total: int,
     schedule: Schedule = "constant",
-    floor: float = 0.0,
+    floor: float | None = None,
 ) -> Metrics:
     """Give each group of `build_adamw` its rate for `step`, from 1 to `total`; reports the last group's."""
     for group in optimizer.param_groups:

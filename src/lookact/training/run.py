@@ -300,13 +300,13 @@ def save_artifacts(
     keep: int,
     best: Best,
 ) -> None:
-    """A checkpoint in the run's folder; with `ARTIFACT_ROOT`, all of them there and a copy of the newest here."""
+    """A checkpoint in the run's folder; with `ARTIFACT_ROOT`, the newest `keep` there and a copy of the last here."""
     folder = artifact_folder(run)
     if folder is None:
         run.save(step, weights=weights, state=state, metrics=metrics, keep=keep, best=best)
         return
-    config = run.config
-    path = save_checkpoint(folder, step, weights=weights, state=state, metrics=metrics, config=config, best=best)
+    how: Any = {"metrics": metrics, "config": run.config, "keep": keep, "best": best}
+    path = save_checkpoint(folder, step, weights=weights, state=state, **how)
     bring_back(path, run.folder)
     run._saved = step
 

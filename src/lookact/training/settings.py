@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from lookact.config import setting
 
@@ -15,6 +15,24 @@ class Parallel:
     kind: Literal["data", "shard"] = setting(
         "data", help="every process holds all weights, or a part of each (FSDP2) for models that are too large"
     )
+
+
+@dataclass(frozen=True)
+class ImportanceSampling:
+    """Rollout correction: weights p_learner / p_sampler where the sampler is not the learner, or lags behind it."""
+
+    level: Literal["none", "token", "sequence", "geometric"] = setting(
+        "token", help="ratio of a token, of a sequence's product, or of its geometric mean; none: no weights"
+    )
+    mode: Literal["truncate", "mask"] = setting(
+        "truncate", help="ratios above cap count as cap (TIS), or those outside floor and cap count nothing (MIS)"
+    )
+    cap: float = setting(2.0, help="largest importance weight", above=0)
+    floor: float = setting(0.0, help="smallest ratio that counts (mask)", least=0)
+
+    def options(self) -> dict[str, Any]:
+        """What `ops.importance_weights` takes."""
+        return {"level": self.level, "masked": self.mode == "mask", "cap": self.cap, "low": self.floor}
 
 
 @dataclass(frozen=True)

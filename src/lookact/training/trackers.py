@@ -7,6 +7,7 @@ import errno
 import html
 import io
 import json
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -123,7 +124,7 @@ class WandbTracker:
             ) from None
         self.wandb = wandb
         self.run = wandb.init(
-            project="lookact",
+            project=os.environ.get("WANDB_PROJECT", "lookact"),
             group=folder.parent.name,
             name=folder.name,
             id=_wandb_id(folder),

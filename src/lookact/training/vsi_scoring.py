@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,15 @@ import numpy as np
 
 from lookact.data.jsonl import read_rows
 from lookact.errors import DataError
-from lookact.text.answers import QUESTION_TYPES, TASK_OF_TYPE, TASKS, aggregate, score_answer
-from lookact.training.evaluation import Array, check_confidence, percentiles, resampled_means
+from lookact.text.answers import (
+    QUESTION_TYPES,
+    TASK_OF_TYPE,
+    TASKS,
+    Scoring,
+    aggregate,
+    score_answer,
+)
+from lookact.training.evaluation import check_confidence, percentiles, resampled_means
 
 NEEDED = ("id", "question_type", "ground_truth", "prediction")
 
@@ -35,10 +42,12 @@ class Scores:
     per_task: Mapping[str, Score]
     """A task's score is the mean of its types."""
     overall: Score
-    """The mean of the tasks that were asked."""
+    """The mean of the tasks (macro)."""
+    micro: Score
+    """The mean of the questions."""
     missing: tuple[str, ...]
     """Tasks without a question: the overall score is comparable to others only when there are none."""
-    duplicates: int
+    duplicates: int = 0
     """Rows that repeat another word for word; each question counts once."""
 
 
@@ -48,28 +57,51 @@ def load_predictions(path: str | Path) -> list[dict[str, Any]]:
 
 
 def score_predictions(
-    rows: Iterable[Mapping[str, Any]], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    scoring: Scoring = "exact",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> Scores:
     """Scores per type, per task and overall. The bootstrap draws questions anew within each type."""
-    check_confidence(confidence)
     unique, duplicates = _without_duplicates(rows)
     scores: dict[str, list[float]] = {}
     for row in unique:
         kind = str(row["question_type"])
-        scores.setdefault(kind, []).append(score_answer(kind, str(row["prediction"]), str(row["ground_truth"])))
-    means = aggregate((kind, score) for kind, group in scores.items() for score in group)
+        score = score_answer(kind, str(row["prediction"]), str(row["ground_truth"]), scoring=scoring)
+        scores.setdefault(kind, []).append(score)
+    found = summarise_scores(scores, scoring=scoring, confidence=confidence, resamples=resamples, seed=seed)
+    return replace(found, duplicates=duplicates)
+
+
+def summarise_scores(
+    scores: Mapping[str, Sequence[float]],
+    *,
+    scoring: Scoring = "exact",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Scores:
+    """The same from the scores of each type's questions, or from differences of two scores."""
+    check_confidence(confidence)
+    means = aggregate(((kind, score) for kind, group in scores.items() for score in group), scoring=scoring)
     draws = {kind: resampled_means(np.array(scores[kind]), resamples, seed, kind) for kind in means.per_type}
     kinds_of = {task: [kind for kind in draws if TASK_OF_TYPE[kind] == task] for task in means.per_task}
-    task_draws = {task: _mean([draws[kind] for kind in kinds]) for task, kinds in kinds_of.items()}
+    task_draws = {task: np.mean([draws[kind] for kind in kinds], axis=0) for task, kinds in kinds_of.items()}
     sizes = {task: sum(len(scores[kind]) for kind in kinds) for task, kinds in kinds_of.items()}
+    total = sum(sizes.values())
+    shares = [(len(scores[kind]) / total, draws[kind]) for kind in draws]
+    micro = sum(share * float(np.mean(scores[kind])) for kind, (share, _) in zip(draws, shares))
+    micro_draws = np.sum([share * drawn for share, drawn in shares], axis=0)
     return Scores(
         {kind: Score(mean, *percentiles(draws[kind], confidence), len(scores[kind]))
          for kind, mean in means.per_type.items()},
         {task: Score(mean, *percentiles(task_draws[task], confidence), sizes[task])
          for task, mean in means.per_task.items()},
-        Score(means.overall, *percentiles(_mean(list(task_draws.values())), confidence), len(unique)),
-        tuple(task for task in TASKS if task not in means.per_task),
-        duplicates,
+        Score(means.overall, *percentiles(np.mean(list(task_draws.values()), axis=0), confidence), total),
+        Score(micro, *percentiles(micro_draws, confidence), total),
+        tuple(task for task in TASKS if task not in sizes),
     )  # fmt: skip
 
 
@@ -91,11 +123,6 @@ def _without_duplicates(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Mapping
             raise DataError(f"prediction row {number} answers question {row['id']} a second time: keep one of them")
         duplicates += 1
     return list(kept.values()), duplicates
-
-
-def _mean(draws: Sequence[Array]) -> Array:
-    mean: Array = np.mean(draws, axis=0)
-    return mean
 
 
 def vsi_report(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

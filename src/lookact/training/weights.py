@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lookact.errors import DataError
+from lookact.models.vlm.sources import place_base
 from lookact.protocols import Stateful
 from lookact.training.distributed import is_main
 
@@ -39,6 +40,7 @@ def write_weights(item: Any, folder: Path, *, state: Mapping[str, Tensor] | None
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(item, "save_pretrained"):
         item.save_pretrained(folder, **({} if state is None else {"state_dict": dict(state)}))
+        place_base(folder)
     elif isinstance(item, nn.Module):
         tensors = item.state_dict() if state is None else state
         save_file(_separate(tensors), folder / MODEL_FILE, metadata={"format": "pt"})

@@ -216,7 +216,9 @@ def advise(root: Path, place: str, recipe: str, status: str) -> dict[str, str]:
     checkpoint = find_checkpoint(folder, recipe)
     if checkpoint is None:
         text = "This run kept no episodes and left no checkpoint. A random policy's can be looked at:"
-        return {"text": text, "command": f"lookact eval {shlex.quote(recipe)} --preset debug --dummy --episodes 4"}
+        origin = read_json(folder / ORIGIN)
+        source = str(origin.get("source") or recipe) if isinstance(origin, dict) else recipe
+        return {"text": text, "command": f"lookact eval {shlex.quote(source)} --preset debug --dummy --episodes 4"}
     here = Path.cwd()
     shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
     paths = f"--checkpoint {shlex.quote(f'{shown}/{checkpoint}')} --episodes 8 --out {shlex.quote(f'{shown}/eval')}"

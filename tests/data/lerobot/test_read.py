@@ -1,3 +1,4 @@
+import io
 import json
 import shutil
 
@@ -5,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from lookact.data.lerobot.read import Demonstration, Wanted, read_demonstrations, read_info, read_stats
 from lookact.data.lerobot.video import write_video
@@ -92,9 +94,14 @@ def test_statistics_are_those_of_all_steps(written):
     assert np.allclose(stats["action"]["std"], actions.std(0))
     assert np.allclose(stats["action"]["min"], actions.min(0))
     assert stats["action"]["count"].tolist() == [14]
+    for name, share in (("q01", 1), ("q10", 10), ("q50", 50), ("q90", 90), ("q99", 99)):
+        assert np.allclose(stats["action"][name], np.percentile(actions, share, axis=0))
     head = np.concatenate([demo.images["head"].reshape(-1, 3) for demo in DEMOS]) / 255
     assert stats["observation.images.head"]["mean"].shape == (3, 1, 1)
     assert np.allclose(stats["observation.images.head"]["mean"].ravel(), head.mean(0))
+    assert stats["observation.images.head"]["q50"].shape == (3, 1, 1)
+    lower = np.percentile(head, 50, axis=0, method="inverted_cdf")
+    assert np.allclose(stats["observation.images.head"]["q50"].ravel(), lower)
 
 
 def test_a_foreign_set_with_several_files_and_other_names_is_read(tmp_path):
@@ -190,9 +197,110 @@ def test_missing_steps_are_noticed(copy):
 
 def test_an_older_version_is_sent_to_the_converter(copy):
     info = json.loads((copy / "meta/info.json").read_text())
-    (copy / "meta/info.json").write_text(json.dumps(info | {"codebase_version": "v2.1"}))
-    with pytest.raises(DataError, match=r"is v2.1, not v3: convert"):
+    (copy / "meta/info.json").write_text(json.dumps(info | {"codebase_version": "v1.6"}))
+    with pytest.raises(DataError, match=r"is v1.6, not v3 or v2: convert"):
         next(read_demonstrations(copy))
+
+
+def png(frame) -> dict:
+    file = io.BytesIO()
+    Image.fromarray(frame).save(file, "PNG")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+@pytest.fixture
+def older(tmp_path):
+    """The v2.1 layout: a parquet and an mp4 file an episode, JSON Lines below meta, one camera as images."""
+    folder, per_chunk = tmp_path / "older", 2
+    lines = {"episodes": [], "tasks": [], "episodes_stats": []}
+    for number, demo in enumerate(DEMOS):
+        chunk, steps = f"chunk-{number // per_chunk:03d}", len(demo)
+        columns = {
+            "observation.state": pa.array(demo.states.tolist(), pa.list_(pa.float32())),
+            "action": pa.array(demo.actions.tolist(), pa.list_(pa.float32())),
+            "observation.images.hand": [png(frame) for frame in demo.images["wrist"]],
+            "episode_index": [number] * steps,
+            "task_index": [number] * steps,
+        }
+        save(folder / f"data/{chunk}/episode_{number:06d}.parquet", pa.table(columns))
+        video = folder / f"videos/{chunk}/observation.images.top/episode_{number:06d}.mp4"
+        write_video(video, demo.images["head"], fps=5)
+        lines["episodes"].append({"episode_index": number, "tasks": [demo.task], "length": steps})
+        lines["tasks"].append({"task_index": number, "task": f"{demo.task} {number}"})
+        numbers = demo.actions.astype(np.float64)
+        stats = {name: getattr(numbers, name)(0).tolist() for name in ("min", "max", "mean", "std")}
+        lines["episodes_stats"].append({"episode_index": number, "stats": {"action": stats | {"count": [steps]}}})
+    for name, rows in lines.items():
+        (folder / "meta").mkdir(exist_ok=True)
+        (folder / f"meta/{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    info = {
+        "codebase_version": "v2.1",
+        "fps": 5,
+        "chunks_size": per_chunk,
+        "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+        "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4",
+        "features": {
+            "observation.state": {"dtype": "float32", "shape": [11]},
+            "action": {"dtype": "float32", "shape": [4]},
+            "observation.images.top": {"dtype": "video", "shape": [32, 48, 3]},
+            "observation.images.hand": {"dtype": "image", "shape": [32, 48, 3]},
+        },
+    }
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    return folder
+
+
+def test_the_older_layout_is_read_with_images_and_renamed_cameras(older):
+    wanted = Wanted(("head", "wrist"), 11, 4, (32, 48), {"top": "head", "hand": "wrist"})
+    found = list(read_demonstrations(older, wanted))
+    assert [demo.task for demo in found] == [f"{demo.task} {number}" for number, demo in enumerate(DEMOS)]
+    for demo, original in zip(found, DEMOS):
+        assert np.array_equal(demo.actions, original.actions)
+        assert np.array_equal(demo.states, original.states)
+        assert np.abs(demo.images["head"].astype(int) - original.images["head"]).max() <= 4
+        # images have no codec's error
+        assert np.array_equal(demo.images["wrist"], original.images["wrist"])
+    assert len(next(iter(read_demonstrations(older, wanted, only=2)))) == LENGTHS[2]
+    with pytest.raises(DataError, match="no video of head, wrist, only of hand, top: rename its cameras"):
+        next(read_demonstrations(older, Wanted(("head", "wrist"))))
+    with pytest.raises(DataError, match="no camera front to rename, only hand, top"):
+        next(read_demonstrations(older, Wanted(renames={"front": "head"})))
+
+
+def test_statistics_of_episodes_are_joined(older):
+    stats = read_stats(older)["action"]
+    actions = np.concatenate([demo.actions for demo in DEMOS]).astype(np.float64)
+    for name in ("min", "max", "mean", "std"):
+        assert np.allclose(stats[name], getattr(actions, name)(0))
+    assert stats["count"].tolist() == [14]
+
+
+def test_what_is_torn_in_the_older_layout_is_one_line(older):
+    table = pq.ParquetFile(older / "data/chunk-000/episode_000000.parquet").read()
+    images = table["observation.images.hand"].to_pylist()
+    for cell, told in (
+        ({"bytes": b"GIF89a"}, "no PNG or JPEG"),
+        ({"path": "/etc/passwd", "bytes": None}, "holds no file"),
+    ):
+        broken = table.set_column(2, "observation.images.hand", pa.array([cell, *images[1:]]))
+        save(older / "data/chunk-000/episode_000000.parquet", broken)
+        with pytest.raises(DataError, match=told):
+            list(read_demonstrations(older))
+    save(older / "data/chunk-000/episode_000000.parquet", table)
+    for name, told in {
+        "tasks": "cannot be read",
+        "episodes": "no parquet file",
+        "episodes_stats": "cannot be read",
+    }.items():
+        kept = (older / f"meta/{name}.jsonl").read_text()
+        (older / f"meta/{name}.jsonl").unlink()
+        with pytest.raises(DataError, match=told):
+            read_stats(older) if name == "episodes_stats" else list(read_demonstrations(older))
+        (older / f"meta/{name}.jsonl").write_text(kept + "{torn")
+        with pytest.raises(DataError, match="is not a JSON object"):
+            read_stats(older) if name == "episodes_stats" else list(read_demonstrations(older))
+        (older / f"meta/{name}.jsonl").write_text(kept)
+    assert len(list(read_demonstrations(older))) == 3
 
 
 def test_an_interrupted_writing_leaves_no_folder_that_looks_whole(tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.data.lerobot.video import FAITHFUL, VideoReader, VideoWriter, read_video, write_video
+from lookact.data.lerobot.video import FAITHFUL, VideoReader, VideoWriter, count_frames, read_video, write_video
 from lookact.errors import DataError
 
 
@@ -16,6 +16,13 @@ def test_frames_come_back_in_number_order_and_size(tmp_path):
     found = np.stack(list(read_video(tmp_path / "ramp.mp4")))
     assert found.shape == frames.shape
     assert np.abs(found.astype(int) - frames).max() <= 3
+
+
+def test_single_frames_are_picked_by_number(tmp_path):
+    write_video(tmp_path / "ramp.mp4", ramp(20), fps=10)
+    assert count_frames(tmp_path / "ramp.mp4") == 20
+    brightness = [frame.mean() for frame in read_video(tmp_path / "ramp.mp4", only=[0, 7, 8, 19])]
+    assert np.abs(np.array(brightness) - (20 + 8 * np.array([0, 7, 8, 19]))).max() < 3
 
 
 def test_a_reader_gives_any_run_of_frames(tmp_path):

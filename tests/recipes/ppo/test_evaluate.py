@@ -7,7 +7,6 @@ from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
 from lookact.envs.rooms.questions import ask
 from lookact.recipes.ppo.evaluate import claim, evaluate
-from lookact.tasks.spatial_vqa_frames import prediction_in, spread
 from question_files import save_questions
 
 
@@ -67,6 +66,7 @@ def benchmark(vqa_config, tmp_path):
         replace(question, id=number, dataset="arkitscenes", scene_name="41048190")
         for number, question in enumerate(ask(scene, seed=0, types=kinds, per_type=1))
     ]
+    rows.append(replace(rows[0], id=2, dataset="scannet", scene_name="scene0000_00"))
     save_questions(rows, tmp_path / "test-00000-of-00001.parquet")
     evaluation = replace(
         vqa_config.evaluation,
@@ -76,35 +76,13 @@ def benchmark(vqa_config, tmp_path):
     return replace(vqa_config, evaluation=evaluation)
 
 
-@pytest.mark.parametrize("protocol", ["agent", "frames"])
-def test_real_rows_are_answered_by_both_protocols(benchmark, vqa_model, tmp_path, protocol):
-    cfg = replace(benchmark, evaluation=replace(benchmark.evaluation, protocol=protocol, frames=4))
+def test_real_rows_are_answered_and_those_of_other_scenes_counted(benchmark, vqa_model, tmp_path):
     (tmp_path / "out").mkdir()
-    result = evaluate(cfg, checkpoint=vqa_model, episodes=10, greedy=True, dummy=False, folder=tmp_path / "out")
-    assert result["questions"] == 2
+    result = evaluate(benchmark, checkpoint=vqa_model, episodes=10, greedy=True, dummy=False, folder=tmp_path / "out")
+    assert (result["questions"], result["failed"], result["skipped"]) == (2, 0, 1)
     assert sorted(result["per_type"]) == ["object_size_estimation", "room_size_estimation"]
     first, second = EpisodeStore(tmp_path / "out/episodes").episodes()
     assert (first.id, second.id) == ("arkitscenes-0", "arkitscenes-1")
     assert first.turns[0].info["dataset"] == "arkitscenes"
-    assert len(first.turns) == (1 if protocol == "frames" else cfg.env.max_turns)
-    # a recorded walk has no poses of its own: its room is shown all the same
-    assert (first.turns[0].observation.state is None) == (protocol == "frames")
+    assert len(first.turns) == benchmark.env.max_turns
     assert first.floor_map is not None
-
-
-@pytest.mark.parametrize(
-    ("reply", "prediction"),
-    [
-        ('I know. {"answer": "B"}', "B"),
-        ("C. back", "C. back"),
-        ('{"rotation_angle_degrees": 90, "forward_meters": 0.0}', "none"),
-        ("", "none"),
-    ],
-)
-def test_an_answer_is_read_from_json_or_from_bare_words(reply, prediction):
-    assert prediction_in(reply) == prediction
-
-
-def test_frames_are_spread_from_the_first_to_the_last():
-    assert spread(9, 3) == [0, 4, 8]
-    assert spread(2, 5) == [0, 1]

@@ -75,9 +75,9 @@ def test_without_vllm_the_remedy_is_named(chat, vqa_config, run, engine):
         opened(chat, vqa_config, run, engine)
 
 
-def test_several_processes_can_not_share_an_engine(chat, vqa_config, run, monkeypatch):
+def test_several_processes_can_not_share_an_engine_in_one_of_them(chat, vqa_config, run, monkeypatch):
     monkeypatch.setattr(rollouts, "world_size", lambda: 2)
-    with pytest.raises(ConfigError, match="serves one process, this run has 2"):
+    with pytest.raises(ConfigError, match="serves one process, this run has 2: set --sampler vllm-server"):
         opened(chat, vqa_config, run, "vllm")
 
 
@@ -85,7 +85,7 @@ def with_engine(cfg, engine):
     """Three steps, the actor learning in two, on an engine of this kind."""
     return replace(
         cfg,
-        engine=engine,
+        sampler=engine,
         vllm=VllmSpec(max_num_seqs=8, kv_cache_memory=0.25, start_timeout_s=1800, reply_timeout_s=900),
     )
 

@@ -2,7 +2,7 @@ import pytest
 
 from lookact.envs.control.fixed_horizon import horizon_of
 from lookact.errors import ConfigError
-from lookact.recipes.pref_sac.config import LABELS, EnvConfig, label_file
+from lookact.recipes.pref_sac.config import LABELS, PRESETS, EnvConfig, label_file
 from lookact.recipes.pref_sac.evaluate import goal_in_words, make_env
 
 
@@ -19,6 +19,14 @@ def test_the_camera_and_crop_are_those_asked_for():
     assert env.render().shape == (48, 64, 3)
     assert horizon_of(env) == 5
     env.close()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_asks_about_all_of_its_pairs(preset):
+    cfg = PRESETS[preset]
+    episodes = cfg.learn.episodes - cfg.learn.random_episodes - cfg.learn.unsupervised_episodes
+    rounds = 1 + episodes // cfg.feedback.every
+    assert rounds * cfg.feedback.pairs_per_round >= cfg.feedback.total
 
 
 @pytest.mark.parametrize("nothing", [None, "", "None", "null"])

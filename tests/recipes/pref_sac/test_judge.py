@@ -1,21 +1,28 @@
 """Judges behind servers that die and come back; the servers are real, over a stand-in that sees brightness."""
 
+import json
 import os
 import signal
 import threading
 import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from lookact.algorithms.judge_training import LabelledImages, make_corpus, measure_judge, train_judge
-from lookact.errors import JudgeError
+from lookact.errors import JudgeError, JudgeRefused
+from lookact.judges.goals import goal_of
+from lookact.judges.vlm_judge import VLMJudge
 from lookact.models.vlm.tiny import TinySpec, make_tiny
-from lookact.recipes.pref_sac.config import ClientConfig, EnvConfig
+from lookact.recipes.pref_sac import judge
+from lookact.recipes.pref_sac.config import PRESETS, ClientConfig, EnvConfig
 from lookact.recipes.pref_sac.judge import JudgeService, judge_name, progress_of, render_labelled_images
 
 SECONDS = 120.0
 GOAL = "to be bright"
+DEBUG = PRESETS["debug"]
 
 
 @pytest.fixture
@@ -66,6 +73,73 @@ def test_a_server_that_dies_midway_is_waited_for_and_no_answer_is_asked_for_twic
     assert first.answered + second.answered == len(pairs)
     assert service.counts["pairs"] == len(pairs)
     assert service.counts["requests"] == len(pairs)
+
+
+@pytest.fixture
+def refusing():
+    """Starts servers that say no to everything with one status; gives the address and what was asked."""
+    servers = []
+
+    def start(status):
+        asked = []
+
+        class Refusal(BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                body = json.dumps({"error": {"message": "no, and no again"}}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, *given):
+                pass
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Refusal))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_address[1]}", asked
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [401, 404, 422])
+def test_a_refusal_stops_the_run_with_the_servers_words(tmp_path, pairs, refusing, status):
+    url, asked = refusing(status)
+    service = JudgeService(ClientConfig(url=url, on_timeout="wait"), checkpoint=None, folder=tmp_path)
+    with pytest.raises(JudgeRefused, match=f"refused the request: {status}, no, and no again"):
+        service.compare(pairs, GOAL)
+    # each thread that had begun may have asked once
+    assert len(asked) <= len(pairs)
+
+
+def test_a_server_that_stays_away_is_waited_for_up_to_a_limit(tmp_path, pairs, refusing):
+    url, asked = refusing(503)
+    client = ClientConfig(url=url, on_timeout="wait", timeout_s=0.0, max_wait_s=1.0, concurrency=1)
+    service = JudgeService(client, checkpoint=None, folder=tmp_path)
+    with pytest.raises(JudgeError, match="503, no, and no again"):
+        service.compare(pairs[:1], GOAL)
+    # a pause of half a second between two tries: three fit into the limit, and one is begun before it
+    assert 2 <= len(asked) <= 4
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
+def test_an_address_may_end_in_v1_and_the_model_be_named(tmp_path, pairs, bright_server, path):
+    server = bright_server()
+    client = ClientConfig(url=server.url + path, model="bright")
+    service = JudgeService(client, checkpoint=None, folder=tmp_path)
+    assert [told.verdict for told in service.compare(pairs[:1], GOAL)] == brighter(pairs[:1])
+    server.stop()
+
+
+def test_the_key_is_read_from_the_variable_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "abc")
+    service = JudgeService(ClientConfig(key_variable="MY_KEY"), checkpoint=None, folder=tmp_path)
+    assert service.judge.client.spec.token == "abc"
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +203,35 @@ def bright_images(count, seed):
     return LabelledImages(images, light, light[:, None].astype(np.float32))
 
 
+def test_a_judge_may_be_trained_on_other_tasks(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(judge, "train_judge", lambda folder, data, **how: trained.append(data))
+    sft = replace(DEBUG.judge.sft, images=20, tasks=("CartPole-v1", "MountainCarContinuous-v0"))
+    cfg = replace(DEBUG, env=SHORT, judge=replace(DEBUG.judge, sft=sft))
+    assert judge.embedded_judge(cfg, tmp_path) == tmp_path / "model"
+    ((first, second),) = [data.items() for data in trained]
+    assert (first[0], second[0]) == (goal_of("CartPole-v1"), goal_of("MountainCarContinuous-v0"))
+    assert [len(data.images) for _, data in (first, second)] == [10, 10]
+
+
 @pytest.mark.slow
 def test_a_tiny_vlm_learns_to_judge_and_says_so_over_http(tmp_path):
     sft = {"regression_epochs": 3, "qa_pairs": 1200, "epochs": 2, "batch_size": 32, "lr": 1e-3, "margin": 0.05}
-    folder = train_judge(tmp_path / "model", bright_images(300, 0), GOAL, **sft, seed=0)
+    folder = train_judge(tmp_path / "model", {GOAL: bright_images(300, 0)}, **sft, seed=0)
     assert not list(tmp_path.glob(".tmp-*"))
     service = JudgeService(ClientConfig(), checkpoint=folder, folder=tmp_path)
     try:
         report = measure_judge(service, bright_images(60, 1), GOAL, pairs=120, seed=0, folder=tmp_path)
+        images = bright_images(40, 2).images
+        pairs = list(zip(images[::2], images[1::2]))
+        words, likely = (
+            [told.verdict for told in VLMJudge(service.judge.client, variant=variant).compare(pairs, GOAL)]
+            for variant in ("single", "logprob")
+        )
     finally:
         service.close()
     assert report["clear"]["accuracy"] > 0.9
     assert report["counts"]["unparsable"] < 6
     assert report["counts"]["pairs"] == 120
+    # the greedy word is the likeliest token
+    assert words == likely

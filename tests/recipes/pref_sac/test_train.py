@@ -8,9 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms.judge_diary import read_diary
 from lookact.algorithms.judge_training import QUERY_COLUMNS
 from lookact.algorithms.reward_learning import LearnedReward
 from lookact.data.episode_store import EpisodeStore
+from lookact.data.pictures import decode_picture
+from lookact.data.preferences import load_pairs
 from lookact.data.replay import Replay
 from lookact.envs.control.classic import Classic
 from lookact.errors import ConfigError, DataError, JudgeError
@@ -22,10 +25,12 @@ from lookact.recipes.pref_sac.config import PRESETS, EnvConfig
 from lookact.recipes.pref_sac.evaluate import evaluate, make_env, make_sac
 from lookact.recipes.pref_sac.judge import open_feedback
 from lookact.training.checkpoint import load_checkpoint
-from lookact.training.run import Run
+from lookact.training.run import Run, open_run
 from lookact.training.trackers import Table
 
 DEBUG = PRESETS["debug"]
+TRIAL = 1
+"""Questions to a server before the first step."""
 
 
 @pytest.fixture
@@ -177,13 +182,13 @@ def unbroken(cfg, train, tmp_path, bright_server):
     server = bright_server()
     train(pref_sac.main, served_by(cfg, server, "stop"), "whole")
     server.stop()
-    assert server.answered == 14
+    assert server.answered == 14 + TRIAL
     return rows(tmp_path / "whole"), weights_of(tmp_path / "whole", 5)
 
 
 @pytest.mark.slow
 def test_a_run_whose_server_is_killed_stops_and_goes_on_where_it_was(cfg, train, tmp_path, bright_server, unbroken):
-    first = bright_server(last=13)
+    first = bright_server(last=13 + TRIAL)
     with pytest.raises(JudgeError, match="no answer"):
         train(pref_sac.main, served_by(cfg, first, "stop"), "broken")
     # the third round asks about two pairs: with half of it answered, none of it counts
@@ -192,12 +197,17 @@ def test_a_run_whose_server_is_killed_stops_and_goes_on_where_it_was(cfg, train,
     second = bright_server(port=first.port)
     train(pref_sac.main, served_by(cfg, second, "stop"), "broken", resume=True)
     second.stop()
-    assert first.answered + second.answered == 14
+    assert first.answered + second.answered == 14 + TRIAL
+    diary = read_diary(tmp_path / "broken")
+    assert [[str(score) for score in judged.true_scores] for judged in diary] == [
+        [row["ground_truth_score_1"], row["ground_truth_score_2"]] for row in unbroken[0]
+    ]
+    assert [str(judged.verdict) for judged in diary] == [row["vlm_predicted_label"] for row in unbroken[0]]
     assert same(unbroken, (rows(tmp_path / "broken"), weights_of(tmp_path / "broken", 5)))
 
 
 def test_a_run_waits_for_a_server_that_is_killed_and_comes_back(cfg, train, tmp_path, bright_server, unbroken):
-    first, later = bright_server(last=8), []
+    first, later = bright_server(last=8 + TRIAL), []
 
     def come_back():
         first.thread.join(60.0)
@@ -208,8 +218,48 @@ def test_a_run_waits_for_a_server_that_is_killed_and_comes_back(cfg, train, tmp_
     train(pref_sac.main, served_by(cfg, first, "wait"), "broken")
     waiting.join(60.0)
     later[0].stop()
-    assert first.answered + later[0].answered == 14
+    assert first.answered + later[0].answered == 14 + TRIAL
     assert same(unbroken, (rows(tmp_path / "broken"), weights_of(tmp_path / "broken", 5)))
+
+
+def test_a_run_asks_a_trial_question_before_its_first_step(cfg, train, tmp_path, bright_server):
+    server = bright_server(last=0)
+    with pytest.raises(JudgeError, match="no answer"):
+        train(pref_sac.main, served_by(cfg, server, "stop"))
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == ""
+
+
+def test_pictures_for_the_judge_are_apart_from_the_frames_of_the_reward(cfg, train, tmp_path, bright_server):
+    server = bright_server()
+    cfg = served_by(cfg, server, "stop")
+    segments = replace(cfg.feedback, segment_length=4, frames=2)
+    view = replace(cfg.env, judge_image_size=96)
+    cfg = replace(cfg, env=view, feedback=segments, reward_model=replace(cfg.reward_model, inputs="frame"))
+    train(pref_sac.main, cfg)
+    server.stop()
+    ring = Replay(capacity=35, state_size=3, action_size=1, frame_shape=(48, 48, 3), pictures=True)
+    ring.read(tmp_path / "run" / "checkpoint-5" / "replay")
+    assert decode_picture(ring.pictures(np.array([0]))[0]).shape == (96, 96, 3)
+    # the judge saw two steps of four, and these two are summed
+    first, _, labels = load_pairs(tmp_path / "run" / "labels" / "00000.safetensors")
+    assert first.shape == (len(labels), 2, 48, 48, 3)
+
+
+def test_critics_are_reset_at_the_first_fit_however_late_it_comes(cfg, train, monkeypatch):
+    resets, bonus = [], []
+    reset, entropy = SACLearner.reset_critics, pref_sac.state_entropy_rewards
+    monkeypatch.setattr(SACLearner, "reset_critics", lambda *given: (resets.append(len(bonus)), reset(*given)))
+    monkeypatch.setattr(pref_sac, "state_entropy_rewards", lambda *given: (bonus.append(1), entropy(*given))[1])
+
+    def label(teacher, seed):
+        # nothing is preferred in the first round
+        return lambda query, number: [-1 if number == 0 else 0] * len(query.true_rewards)
+
+    monkeypatch.setattr("lookact.recipes.pref_sac.judge.teacher_labeller", label)
+    train(pref_sac.main, cfg)
+    # two episodes of ten steps on the exploration bonus, one of them since nothing was preferred; then a reset, once
+    assert resets == [20]
+    assert len(bonus) == 20
 
 
 def test_a_judge_without_preferences_leaves_the_run_without_reward_but_alive(cfg, train, tmp_path, monkeypatch):
@@ -261,8 +311,8 @@ def test_every_label_is_logged_and_only_preferences_are_kept(cfg, tmp_path, monk
         ring.add([i - 1], [0], 0.0, [i], terminated=False, truncated=False, score=10.0 - i)
     pairs = np.array([[0, 1], [2, 3], [4, 5], [6, 6]])[..., None]
     monkeypatch.setattr(pref_sac, "draw_pairs", lambda *given, **how: pairs)
-    with ExitStack() as closing:
-        feedback = open_feedback(cfg, (1,), tmp_path, closing)
+    with ExitStack() as closing, open_run(tmp_path / "run", {}, tensorboard=False) as run:
+        feedback = open_feedback(cfg, ring, run, closing)
     feedback = replace(feedback, label=lambda query, number: [0, 1, -1, -1])
     log, store = Table(tmp_path / "log.csv", QUERY_COLUMNS), feedback.store
     metrics = pref_sac.label_queries(cfg, feedback, ring, log, 3, 4)
@@ -288,3 +338,25 @@ def test_random_actions_repeat_as_often_as_they_should(cfg, sticky_prob, length)
     assert np.abs(actions).max() <= 1
     changes = (actions[1:] != actions[:-1]).sum()
     assert 3000 / (changes + 1) == pytest.approx(length, rel=0.1)
+
+
+def test_a_checkpoint_of_full_takes_little_beside_its_replay(tmp_path):
+    """With all pairs asked and gradients taken; the optimisers hold two numbers for each weight."""
+    full = PRESETS["full"]
+    cfg = replace(
+        full, env=replace(full.env, task="Pendulum-v1"), judge=replace(full.judge, kind="oracle"), device="cpu"
+    )
+    learner, replay = SACLearner(make_sac(cfg), lr=1e-3), Replay(capacity=2, state_size=3, action_size=1)
+    ring = Replay(capacity=2, state_size=39, action_size=4, frame_shape=(cfg.env.image_size, cfg.env.image_size, 3))
+    queries = Table(tmp_path / "log.csv", QUERY_COLUMNS)
+    queries.extend([(0.123456789, 0.987654321, 1, "2026-01-01T00:00:00", 100)] * cfg.feedback.total)
+    replay.add([0, 0, 0], [0], 0.0, [0, 0, 0], False, False)
+    pref_sac.sac_update(learner, replay.sample(4, torch.Generator()), torch.Generator(), cfg.learn)
+    with ExitStack() as closing, open_run(tmp_path / "run", {}, tensorboard=False) as run:
+        feedback = open_feedback(cfg, ring, run, closing)
+        frames = np.random.default_rng(0).integers(256, size=(2, 64, 1, *ring.feature_shape("frame")), dtype=np.uint8)
+        feedback.store.add(frames[0], frames[1], np.ones(64))
+        feedback.learner.fit(feedback.store, epochs=1, batch_size=64, target_accuracy=1.0, seed=0)
+        weights = {"sac": learner.sac, "reward": feedback.learner.model}
+        run.save(1, weights=weights, state={"sac": learner, "queries": queries, **feedback.state}, metrics={})
+        assert sum(file.stat().st_size for file in (run.folder / "checkpoint-1").rglob("*")) < 20e6

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lookact.algorithms.evaluation import run_split
+from lookact.algorithms.evaluation import run_specs
 from lookact.recipes.rloo.config import PRESETS
 from lookact.recipes.rloo.evaluate import open_checkpoint
 from lookact.recipes.rloo.train import evaluate, main
@@ -18,7 +18,7 @@ def returns(cfg, checkpoint):
     chat = open_checkpoint(cfg, checkpoint)
     task = NavigationTask(cfg.env)
     actor = HFSampler(chat, cfg.sampling, system=cfg.instructions)
-    episodes = run_split(task.specs(cfg.seed, "test", groups=256), task.make_env, actor, num_envs=128)
+    episodes = run_specs(task.specs(cfg.seed, "test", groups=256), task.make_env, actor, num_envs=128, label="testing")
     return np.array([episode.total_reward for episode in episodes])
 
 

@@ -1,6 +1,7 @@
 """Whole runs of nav-rloo, as short as they can be: what they report, and how they end when something breaks."""
 
 import errno
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -9,6 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms import rollouts
+from lookact.algorithms.vlm_settings import SFT
+from lookact.config import to_mapping
 from lookact.errors import DataError, TokenMismatch, TrainingStopped
 from lookact.models.vlm.reference import CopyReference
 from lookact.recipes.rloo import train as rloo
@@ -16,8 +20,11 @@ from lookact.recipes.rloo.config import PRESETS
 from lookact.recipes.rloo.evaluate import open_checkpoint
 from lookact.recipes.rloo.train import main
 from lookact.rollout.samplers.hf import HFSampler
+from lookact.tasks.navigation import NavigationTask
+from lookact.tasks.registry import find_task, make_task
 from lookact.training import checkpoint
 from lookact.training.checkpoint import latest_checkpoint, verify
+from lookact.training.run import open_run
 
 pytestmark = pytest.mark.slow
 
@@ -58,8 +65,8 @@ def test_the_debug_preset_runs_from_end_to_end(train, tmp_path):
 def test_a_step_learns_and_reports_what_it_did(nav_started, nav_start, train, tmp_path):
     train(main, nav_started)
     first, second = told(tmp_path / "run")
-    assert 0 < first["policy/logprob_gap"] < 1e-4
-    assert 0 < second["policy/logprob_gap"] < 1e-4
+    assert 0 < first["policy/mismatch_gap_max"] < 1e-4
+    assert 0 < second["policy/mismatch_gap_max"] < 1e-4
     assert first["rollout/zero_variance_groups"] < 1.0
     assert first["optim/grad_norm"] > 0
     assert not equal(weights(tmp_path / "run/checkpoint-1"), weights(nav_start))
@@ -70,7 +77,7 @@ def test_a_step_learns_and_reports_what_it_did(nav_started, nav_start, train, tm
 def test_more_passes_move_further_and_only_the_first_must_agree_with_the_engine(nav_started, train, tmp_path):
     train(main, learning(nav_started, iterations=1, epochs=3, credit="turn", loss_on="reply", entropy_coef=0.01))
     (line,) = told(tmp_path / "run")
-    assert line["policy/logprob_gap"] < 1e-4
+    assert line["policy/mismatch_gap_max"] < 1e-4
 
 
 @pytest.mark.parametrize("kind", ["frozen", "ema"])
@@ -102,9 +109,46 @@ def test_adapters_learn_are_saved_and_go_on(nav_started, train, tmp_path):
     assert any(p.any() for name, p in chat.named_parameters() if "lora_B" in name)
 
 
+def test_zero_variance_groups_are_refilled_with_other_starts_and_it_resumes(nav_started, train, tmp_path, monkeypatch):
+    asked = []
+    collect = rollouts.LocalRollouts.collect
+
+    def listen(self, specs, version):
+        asked.append((version + 1, [spec.id for spec in specs], sorted({spec.group for spec in specs})))
+        return collect(self, specs, version)
+
+    monkeypatch.setattr(rollouts.LocalRollouts, "collect", listen)
+    # an arrival or nothing, in pairs: most of them are equal
+    cfg = replace(nav_started, env=replace(nav_started.env, progress_weight=0.0))
+    cfg = learning(cfg, groups=3, group_size=2, zero_variance="refill", refill_limit=2)
+    train(main, cfg)
+    lines = told(tmp_path / "run")
+    assert sum(line["rollout/refills"] for line in lines) > 0
+    for step, line in enumerate(lines, 1):
+        rounds = [ids for at, ids, _ in asked if at == step]
+        assert line["rollout/refills"] == len(rounds) - 1 <= 2
+        # the first round is as ever, and each further one has no more starts than were missing
+        assert rounds[0] == [
+            spec.id for spec in NavigationTask(cfg.env).specs(0, "train", groups=3, group_size=2, step=step)
+        ]
+        assert all(len(later) <= len(before) for before, later in itertools.pairwise(rounds))
+        episodes = [name for names in rounds for name in names]
+        assert len(set(episodes)) == len(episodes)
+        groups = [group for at, _, numbers in asked if at == step for group in numbers]
+        assert len(set(groups)) == len(groups)
+        # stopped because it was full, or because the rounds were spent
+        useful = round(len(episodes) * (1 - line["rollout/zero_variance_groups"])) // 2
+        assert useful == 3 or (useful < 3 and len(rounds) == 3)
+    unbroken = weights(tmp_path / "run/checkpoint-2")
+    with open_run(tmp_path / "run", to_mapping(cfg), resume=tmp_path / "run/checkpoint-1", tensorboard=False) as run:
+        main(cfg, run)
+    assert equal(weights(tmp_path / "run/checkpoint-2"), unbroken)
+    assert told(tmp_path / "run") == lines
+
+
 def test_a_filter_on_both_sides_passes_the_check(nav_started, train, tmp_path):
     train(main, replace(learning(nav_started, iterations=1), sampling=replace(nav_started.sampling, top_p=0.9)))
-    assert told(tmp_path / "run")[0]["policy/logprob_gap"] < 1e-4
+    assert told(tmp_path / "run")[0]["policy/mismatch_gap_max"] < 1e-4
 
 
 def other_temperature(chat, sampling, **how):
@@ -120,7 +164,7 @@ def other_weights(chat, sampling, **how):
 
 @pytest.mark.parametrize("engine", [other_temperature, other_weights])
 def test_a_broken_engine_stops_the_run_before_it_learns(nav_started, train, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(rloo, "HFSampler", engine)
+    monkeypatch.setattr(rollouts, "HFSampler", engine)
     with pytest.raises(TokenMismatch, match="engine and learner disagree"):
         train(main, nav_started)
     assert latest_checkpoint(tmp_path / "run") is None
@@ -156,14 +200,27 @@ class Spoiled:
         self.room.close()
 
 
+class SpoiledTask:
+    """A task whose rooms are spoiled."""
+
+    def __init__(self, task, spoil):
+        self.task, self.spoil = task, spoil
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def make_env(self):
+        return Spoiled(self.task.make_env(), self.spoil)
+
+
 @pytest.fixture
 def spoil(monkeypatch):
     def set_up(how):
         Spoiled.made = 0
         opened = rloo.open_rollouts
 
-        def spoiled_rollouts(policy, ray, *, make_env, **rest):
-            return opened(policy, ray, make_env=lambda: Spoiled(make_env(), how), **rest)
+        def spoiled_rollouts(policy, task, **rest):
+            return opened(policy, SpoiledTask(task, how), **rest)
 
         monkeypatch.setattr(rloo, "open_rollouts", spoiled_rollouts)
 
@@ -231,3 +288,19 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_run_goes_on_when_there_i
     train(main, nav_started, "full", resume=True)
     assert equal(weights(tmp_path / "full/checkpoint-2"), weights(tmp_path / "unbroken/checkpoint-2"))
     assert told(tmp_path / "full") == told(tmp_path / "unbroken")
+
+
+def test_a_run_over_an_environment_server_equals_one_in_this_process(serve_app, nav_started, train, tmp_path):
+    from lookact.envs.remote.app import LIMITS, create_app
+
+    cfg = replace(nav_started, sft=SFT(demonstrations=12, epochs=1, lr=1e-4))
+    url = serve_app(create_app(lambda seed: make_task(cfg.env, seed), name="navigation"), LIMITS)
+    here = train(main, cfg, "here")
+    there = train(main, replace(cfg, task=url, env=find_task(url)()), "there")
+    for result in (here, there):
+        del result["seconds"]
+    assert there == here
+    assert told(tmp_path / "there") == told(tmp_path / "here")
+    assert any(line["optim/grad_norm"] > 0 for line in told(tmp_path / "here"))
+    assert equal(weights(tmp_path / "there/checkpoint-2"), weights(tmp_path / "here/checkpoint-2"))
+    assert not equal(weights(tmp_path / "here/checkpoint-2"), weights(tmp_path / "here/sft"))

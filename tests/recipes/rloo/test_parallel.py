@@ -16,7 +16,7 @@ from lookact.training.settings import Parallel
 from lookact.types import Episode
 
 pytestmark = pytest.mark.slow
-ROUNDING = ("policy/logprob_gap", "policy/approx_kl")
+ROUNDING = ("policy/mismatch_gap_max", "policy/approx_kl")
 """Numbers that consist of nothing else."""
 
 

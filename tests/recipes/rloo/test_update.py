@@ -12,12 +12,13 @@ from lookact.config import check, override
 from lookact.data.packing import collate, to_segments
 from lookact.errors import ConfigError, TokenMismatch
 from lookact.models.vlm.reference import CopyReference
-from lookact.ops.mismatch import logprob_gap
+from lookact.ops.mismatch import MismatchGate, MismatchLimits
 from lookact.recipes.rloo.config import PRESETS
-from lookact.recipes.rloo.train import rloo_loss
+from lookact.recipes.rloo.train import OldPolicy, old_policy, rloo_loss
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling
+from lookact.training.settings import ImportanceSampling
 from lookact.types import EpisodeSpec, Observation
 
 NAN = float("nan")
@@ -44,10 +45,17 @@ def units(**tensors):
     return replace(batch, **tensors)
 
 
+def sampler_of(batch):
+    """The ratio is to the sampler's own log-probs."""
+    return OldPolicy(batch.logprobs, None, {})
+
+
 def gradients(cfg, batch, *, shift=0.0):
     logprobs = (batch.logprobs.nan_to_num() + shift).requires_grad_()
     entropy = torch.ones(1, 5, requires_grad=True)
-    loss, metrics = rloo_loss(Scores(logprobs, entropy), batch, None, learn=cfg.learn, kl=cfg.kl, kl_coef=0.0)
+    loss, metrics = rloo_loss(
+        Scores(logprobs, entropy), batch, sampler_of(batch), None, learn=cfg.learn, kl=cfg.kl, kl_coef=0.0
+    )
     loss.backward()
     return loss.detach(), logprobs.grad, entropy.grad, metrics
 
@@ -78,7 +86,9 @@ def test_whatever_stands_outside_the_mask_changes_neither_loss_nor_gradient(nav_
 
 def test_a_learner_without_numbers_has_a_loss_without_one(nav_config):
     scores = Scores(torch.full((1, 5), NAN), torch.zeros(1, 5))
-    loss, _ = rloo_loss(scores, units(), None, learn=nav_config.learn, kl=nav_config.kl, kl_coef=0.0)
+    loss, _ = rloo_loss(
+        scores, units(), sampler_of(units()), None, learn=nav_config.learn, kl=nav_config.kl, kl_coef=0.0
+    )
     assert loss.isnan()
 
 
@@ -87,6 +97,40 @@ def test_later_passes_are_clipped(nav_config):
     # ratios of 1.65 are beyond the clip where the advantage would push them further, and free where it pulls back
     assert on_logprobs[0, :2].tolist() == [0.0, 0.0]
     assert on_logprobs[0, 3] > 0
+
+
+@pytest.mark.parametrize(
+    ("importance", "weights"),
+    [
+        # the learner's log-probs are log 2 above the sampler's on the first unit, and equal on the other three
+        (ImportanceSampling(level="token"), [2.0, 1.0, 1.0, 1.0]),
+        (ImportanceSampling(level="token", cap=1.5), [1.5, 1.0, 1.0, 1.0]),
+        (ImportanceSampling(level="token", cap=1.5, mode="mask"), [0.0, 1.0, 1.0, 1.0]),
+        (ImportanceSampling(level="sequence"), [2.0] * 4),
+        (ImportanceSampling(level="geometric"), [2**0.25] * 4),
+    ],
+)
+def test_the_update_begins_at_the_learner_weighted_by_its_ratio_to_the_sampler(nav_config, importance, weights):
+    batch = units()
+    logprobs = batch.logprobs + torch.tensor([[np.log(2.0), 0.0, 0.0, 0.0, 7.0]])
+    old = old_policy(logprobs, batch, importance)
+    assert old.weights[0].tolist() == pytest.approx([*weights, 0.0])
+    assert old.logprobs.equal(logprobs)
+    assert float(old.metrics["policy/mismatch_gap_max"]) == pytest.approx(np.log(2.0))
+    scored = logprobs.clone().requires_grad_()
+    rest = {"learn": replace(nav_config.learn, entropy_coef=0.0), "kl": nav_config.kl, "kl_coef": 0.0}
+    loss, _ = rloo_loss(Scores(scored, torch.ones(1, 5)), batch, old, None, **rest)
+    loss.backward()
+    # -A · weight over three counted units: the ratio itself is 1
+    advantages = [-1.0, -1.0, 0.0, 2.0, 0.0]
+    assert scored.grad[0].tolist() == pytest.approx([a * w / 3 for a, w in zip(advantages, [*weights, 0.0])])
+
+
+def test_without_a_correction_the_ratio_is_to_the_sampler():
+    batch = units()
+    old = old_policy(batch.logprobs + 1.0, batch, ImportanceSampling(level="none"))
+    assert old.logprobs is batch.logprobs
+    assert old.weights is None
 
 
 # the loss on a real model
@@ -128,11 +172,12 @@ def score(chat, cfg, segments, reference=None, coef=0.0, limit=1e-4):
     chat.zero_grad()
     batch, filters = collate(segments, chat.encode_images), cfg.sampling.filters()
     scores = chat.evaluate(batch.inputs, **filters)
-    gap = logprob_gap(scores.logprobs, batch.logprobs, batch.turns >= 0, limit=limit)
+    gate = MismatchGate(MismatchLimits(limit, limit))
+    gate.agree(scores.logprobs, batch.logprobs, batch.turns >= 0)
     known = None if reference is None else reference.evaluate(batch.inputs, **filters).logprobs
-    loss, metrics = rloo_loss(scores, batch, known, learn=cfg.learn, kl=cfg.kl, kl_coef=coef)
+    loss, metrics = rloo_loss(scores, batch, sampler_of(batch), known, learn=cfg.learn, kl=cfg.kl, kl_coef=coef)
     loss.backward()
-    metrics["gap"] = gap
+    metrics["gap"] = gate.judge()["policy/mismatch_gap_max"]
     return loss.detach(), {name: p.grad.clone() for name, p in chat.named_parameters() if p.grad is not None}, metrics
 
 

@@ -2,12 +2,7 @@
 
 import itertools
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +11,7 @@ from lookact.data.lerobot.read import INFO
 from lookact.errors import DataError, EnvError
 from lookact.recipes.vla_ppo import task as vla_task
 from lookact.recipes.vla_ppo.config import EnvConfig
-from lookact.recipes.vla_ppo.task import in_workers, open_demos, pretraining_images, record_demos, write_demos
+from lookact.recipes.vla_ppo.task import open_demos, pretraining_images, record_demos, write_demos
 
 SMALL = EnvConfig(task="reach", image_size=16, cameras=("head",), max_steps=20)
 
@@ -95,42 +90,6 @@ def test_a_set_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_demos(tmp_path / "set", SMALL, seed=0, count=2, noise=0.1, workers=1)
     assert not (tmp_path / "set").exists()
-
-
-def _die(number: int) -> int:
-    if number == 3:
-        os._exit(1)
-    return number
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_is_said():
-    with pytest.raises(EnvError, match="a worker process died"):
-        list(in_workers(_die, [(number,) for number in range(6)], SMALL, 1))
-
-
-ENDLESS = """
-import itertools, os, time
-from lookact.recipes.vla_ppo.task import in_workers
-from lookact.recipes.vla_ppo.config import EnvConfig
-
-pids = in_workers(os.getpid, itertools.repeat(()), EnvConfig(image_size=32), 1)
-print(next(pids), flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.mark.slow
-def test_workers_end_with_whoever_started_them():
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as driver:
-        worker = Path("/proc", driver.stdout.readline().strip())
-        worked = worker.exists()
-        driver.kill()
-    assert worked
-    began = time.monotonic()
-    while worker.exists():
-        assert time.monotonic() < began + 60
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -1,12 +1,22 @@
 import numpy as np
 import pytest
+import torch
 
 from lookact.algorithms.control_episodes import control_turn
 from lookact.data.lerobot.video import read_video
+from lookact.envs.tabletop.randomise import instruction_corpus
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import EnvConfig, Evaluation, Model, Text, Vision
-from lookact.recipes.vla_ppo.evaluate import EpisodeResult, measure, run_episodes, summarise, write_videos
-from lookact.recipes.vla_ppo.task import make_table, open_policy
+from lookact.recipes.vla_ppo.evaluate import (
+    EpisodeResult,
+    measure,
+    named,
+    replacement,
+    run_episodes,
+    summarise,
+    write_videos,
+)
+from lookact.recipes.vla_ppo.task import open_policy, table_maker
 from lookact.training.evaluation import KEPT, flat_metrics
 from lookact.types import Observation
 
@@ -100,7 +110,7 @@ def test_steps_are_kept_as_they_were_lived(policy, tmp_path):
         assert (len(episode.turns), episode.turns[-1].info["success"]) == (result.steps, result.success)
         assert episode.terminated or episode.truncated
     # what is seen after a step is what the next one is decided on
-    table, first = make_table(SMALL), kept[0]
+    table, first = table_maker(SMALL)(), kept[0]
     shown, _ = table.reset(seed=first.seed)
     for turn in first.turns:
         assert np.array_equal(turn.observation.images["head"], shown["head"])
@@ -118,3 +128,33 @@ def test_a_film_shows_both_cameras_side_by_side(tmp_path):
     shown = list(read_video(video))
     assert [frame.shape for frame in shown] == [(64, 128, 3)] * 3
     assert [round(float(frame.mean()), -1) for frame in shown] == [0, 120, 250]
+
+
+def test_another_instruction_is_never_the_true_one_and_the_same_for_an_episode():
+    corpus = sorted(set(instruction_corpus("pick_place")))
+    wrong, empty = (replacement(EnvConfig(), kind, 3) for kind in ("wrong", "empty"))
+    assert replacement(EnvConfig(), "true", 3) is None
+    assert {empty(number, corpus[0]) for number in range(5)} == {""}
+    told = [wrong(number, corpus[7]) for number in range(40)]
+    assert told == [wrong(number, corpus[7]) for number in range(40)]
+    assert len(set(told)) > 20
+    assert set(told) <= set(corpus)
+    # another wording of the same is not wrong
+    assert named(corpus[7]) not in [named(text) for text in told]
+    assert named("Put the red cube on the blue stand.") == {("red", "cube"), ("blue", "stand")}
+
+
+@pytest.mark.slow
+def test_success_is_told_for_an_empty_and_a_wrong_instruction(policy):
+    heard = []
+    hook = policy.text_encoder.register_forward_pre_hook(lambda module, inputs: heard.append(inputs[0].clone()))
+    evaluation = Evaluation(num_envs=2, workers=1)
+    how = {"seed": 0, "split": "test", "episodes": 2, "greedy": True}
+    report = measure(policy, SMALL, evaluation, instruction_episodes=2, **how)
+    hook.remove()
+    assert set(report["instruction"]) == set(report["ci"]["instruction"]) == {"empty", "wrong"}
+    assert {"eval/instruction_empty", "eval/instruction_wrong"} <= set(flat_metrics(report))
+    # three times two episodes of six steps: the true words, none, and others
+    true, empty, wrong = (torch.stack(heard[start : start + 6]) for start in (0, 6, 12))
+    assert torch.equal(empty[0, 0], policy.tokenize([""])[0])
+    assert not (true == wrong).all(dim=-1).any()

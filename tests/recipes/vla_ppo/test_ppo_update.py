@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -7,15 +8,18 @@ import torch
 
 from lookact.algorithms.control_ppo import (
     collect_experience,
+    make_batch,
     open_learner,
     rollout_metrics,
     scale_rewards,
     update_state_statistics,
 )
-from lookact.batch import ControlInputs
+from lookact.batch import ActorOutput, ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
+from lookact.models.actor_critic import FrozenPolicy, score
+from lookact.models.flow_head import FlowHead
 from lookact.ops.moments import RunningMoments
-from lookact.recipes.vla_ppo.train import ppo_update
+from lookact.recipes.vla_ppo.train import ppo_loss, ppo_update
 from lookact.rollout.vector_rollout import EpisodeStats, Rollout
 from lookact.seeding import derive
 from lookact.training.distributed import rank, world_size
@@ -101,9 +105,36 @@ def improve(learner, envs, ppo, *, steps, seed, plan_episode):
     return metrics | ppo_update(learner, rollout, ppo, seed=derive(seed, "shuffle"))
 
 
-def train(updates, *, rows=8, steps=24, seed=0, lr=1e-2, **options):
+class FlowStatePolicy(StatePolicy):
+    """The same with a flow head: what it draws and scores is a chain of three steps."""
+
+    def __init__(self, *sizes, std, seed, hidden, noise="learned"):
+        super().__init__(*sizes, std=std, seed=seed, hidden=hidden)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.head = FlowHead(hidden, 2, steps=3, noise=noise)
+        self.head.init_weights()
+        self.spec.sample_size = self.head.chain_size
+        # the head stands on the actor's hidden layer
+        self.actor_net = self.actor_net[:2]
+
+    def actor(self, inputs):
+        state = (inputs.state - self.state_mean) / self.state_std
+        mean, log_std = self.head.score(self.actor_net(state), self.log_std, inputs.actions)
+        return ActorOutput(mean.unsqueeze(1), log_std, state, None)
+
+    def sample(self, inputs, noise):
+        state = (inputs.state - self.state_mean) / self.state_std
+        chain, mean, log_std = self.head.sample(self.actor_net(state), self.log_std, noise)
+        return chain, ActorOutput(mean.unsqueeze(1), log_std, state, None)
+
+    def executed(self, actions):
+        return actions[:, -2:]
+
+
+def train(updates, *, rows=8, steps=24, seed=0, lr=1e-2, make=StatePolicy, **options):
     """Updates of a fresh policy; the learner, and each update's numbers."""
-    policy = StatePolicy(2, 2, hidden=16, std=0.5, seed=seed)
+    policy = make(2, 2, hidden=16, std=0.5, seed=seed)
     learner = open_learner(policy, lr=lr, critic_lr=2 * lr, **STEADY | options)
     envs = InlineVectorEnv(Point, rows // world_size())
     ppo = PPO(epochs=4, minibatch=64, kl_coef=0.01)
@@ -126,6 +157,30 @@ def test_ppo_solves_a_small_task():
     # six seeds came to 0.98 and more
     assert min(success[-3:]) > 0.8
     assert told[-1]["rollout/length"] < 0.75 * told[0]["rollout/length"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["learned", "sde"])
+def test_ppo_improves_a_flow_policy_through_its_chain(noise):
+    make = partial(FlowStatePolicy, noise=noise)
+    _, told = train(16, rows=32, lr=1e-2, make=make, normalise_state=True, scale_rewards=True, reference=True)
+    success = [each["rollout/success_rate"] for each in told]
+    # three seeds gained 0.38 to 0.52 with learned noise and 0.65 to 0.72 by the SDE, from noise that nothing had tamed
+    assert sum(success[-3:]) / 3 > success[0] + 0.25
+    assert told[-1]["policy/kl"] > 0
+
+
+def test_a_flow_policys_rollout_is_scored_again_to_the_same_log_probs():
+    policy = FlowStatePolicy(2, 2, std=0.5, seed=0, hidden=16)
+    rollout = collect_experience(policy, InlineVectorEnv(Point, 3), steps=20, seed=0, plan_episode=plan)
+    batch = make_batch(rollout, rollout.rewards, rollout.rewards, reference=FrozenPolicy(policy))
+    loss, parts = ppo_loss(policy, batch, PPO(kl_coef=1.0), train_actor=True)
+    assert batch.inputs.actions.shape == (60, 8)
+    torch.testing.assert_close(score(policy(batch.inputs), batch.inputs.actions).logprobs, batch.old_logprobs)
+    assert float(parts["policy/approx_kl"].detach()) == pytest.approx(0.0, abs=1e-9)
+    assert float(parts["policy/kl"].detach()) == pytest.approx(0.0, abs=1e-6)
+    # a minibatch has the reference of its own steps
+    torch.testing.assert_close(batch[5:9].reference_log_std, batch.reference_log_std[5:9])
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_gives_others():

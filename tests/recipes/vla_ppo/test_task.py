@@ -1,16 +1,21 @@
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES, instruction_corpus
 from lookact.recipes.vla_ppo.config import EnvConfig
 from lookact.recipes.vla_ppo.evaluate import OOD_SHIFTS
-from lookact.recipes.vla_ppo.task import make_table, table_maker
+from lookact.recipes.vla_ppo.task import table_maker
+from lookact.recipes.world_duel.config import EnvConfig as WorldDuelEnv
+from lookact.recipes.world_duel.data import env_maker
 
 
 def test_the_table_is_as_the_settings_say():
-    env = make_table(
-        EnvConfig(task="push", cameras=("wrist",), image_size=32, max_steps=7, distractors=1, clutter=True)
-    )
+    settings = EnvConfig(task="push", cameras=("wrist",), image_size=32, max_steps=7, distractors=1, clutter=True)
+    env = table_maker(settings)()
     shown, info = env.reset(seed=0)
     assert set(shown) == {"wrist", "state", "instruction"}
     assert shown["wrist"].shape == (32, 32, 3)
@@ -24,14 +29,14 @@ def test_the_table_is_as_the_settings_say():
 @pytest.mark.parametrize("control", ["ee_delta", "delta_qpos"])
 def test_sizes_are_the_environments(control):
     settings = EnvConfig(control=control, image_size=32)
-    env = make_table(settings)
-    assert env.action_space.shape == (settings.action_size,)
-    assert env.observation_space["state"].shape == (settings.state_size,)
+    env = table_maker(settings)()
+    assert env.action_space.shape == (settings.shapes.action_size,)
+    assert env.observation_space["state"].shape == (settings.shapes.state_size,)
 
 
 @pytest.mark.parametrize("shift", OOD_SHIFTS)
 def test_out_of_distribution_is_what_training_never_shows(shift):
-    inside, outside = (make_table(EnvConfig(cameras=()), shift=each) for each in ("none", shift))
+    inside, outside = (table_maker(EnvConfig(cameras=()), shift=each)() for each in ("none", shift))
     words = set(instruction_corpus("pick_place"))
     for seed in range(20):
         inside.reset(seed=seed)
@@ -47,5 +52,22 @@ def test_out_of_distribution_is_what_training_never_shows(shift):
         assert moved == (shift == "execution")
 
 
-def test_a_worker_can_make_its_own():
-    assert table_maker(EnvConfig(cameras=()), shift="vision")().shift == "vision"
+WITHOUT_TORCH = """
+import pickle, sys
+env = pickle.load(sys.stdin.buffer)()
+print(type(env).__name__, sorted({"torch", "transformers", "peft"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("maker", "name"),
+    [
+        (table_maker(EnvConfig(cameras=())), "Tabletop"),
+        (env_maker(WorldDuelEnv(name="noisy_tv")), "NoisyTV"),
+        (env_maker(WorldDuelEnv(name="memory_curtain")), "MemoryCurtain"),
+    ],
+)
+def test_a_worker_process_makes_its_environment_without_loading_torch(maker, name):
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    made = subprocess.run(command, input=pickle.dumps(maker), capture_output=True, check=True)
+    assert made.stdout.decode().split() == [name, "[]"]

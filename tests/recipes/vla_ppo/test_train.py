@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,10 +14,13 @@ from lookact.algorithms import keypoint_pretraining
 from lookact.cli import main as command
 from lookact.config import check, to_mapping
 from lookact.data.episode_store import EpisodeStore
+from lookact.data.lerobot.read import read_stats
 from lookact.errors import ConfigError, DataError
+from lookact.models.vla.checkpoint import load_vla
 from lookact.recipes.vla_ppo import train as vla_train
 from lookact.recipes.vla_ppo.config import BC, PRESETS, Config, EnvConfig, Evaluation, Model, Text, Vision
-from lookact.recipes.vla_ppo.task import open_policy
+from lookact.recipes.vla_ppo.evaluate import run_episodes
+from lookact.recipes.vla_ppo.task import action_bounds, load_checkpoint, open_policy
 from lookact.recipes.vla_ppo.train import collect, evaluate, main
 from lookact.training.run import open_run
 
@@ -144,6 +148,28 @@ def test_a_set_recorded_elsewhere_is_cloned(cloned, tmp_path):
     assert (tmp_path / "run/warm_start/model.safetensors").exists()
 
 
+def test_a_set_with_other_names_and_units_is_cloned_and_acts_in_its_units(cloned, tmp_path):
+    folder = shutil.copytree(cloned / "warm_start/demos", tmp_path / "elsewhere")
+    text = (folder / "meta/info.json").read_text().replace("observation.images.head", "observation.images.top")
+    (folder / "meta/info.json").write_text(text)
+    (folder / "videos/observation.images.head").rename(folder / "videos/observation.images.top")
+    episodes = folder / "meta/episodes/chunk-000/file-000.parquet"
+    table = pq.ParquetFile(episodes).read()
+    pq.write_table(table.rename_columns([name.replace(".head/", ".top/") for name in table.column_names]), episodes)
+    bc = replace(CFG.bc, dataset=str(folder), pretrain_images=0, epochs=1, rename=("top=head",))
+    bc = replace(bc, action_bounds="quantile")
+    train(replace(CFG, bc=bc), tmp_path / "run")
+    policy, stats = load_vla(tmp_path / "run/warm_start"), read_stats(folder)["action"]
+    low, high = (torch.tensor(bound) for bound in policy.spec.action_bounds)
+    # the gripper, which stays as it is in reaching, has no range
+    for found, name in ((low, "q01"), (high, "q99")):
+        torch.testing.assert_close(found[:3], torch.from_numpy(stats[name][:3]).float())
+    torch.testing.assert_close(policy.executed(torch.tensor([[-1.0] * 4, [3.0] * 4])), torch.stack([low, high]))
+    # PPO alone takes the bounds from the checkpoint
+    later = replace(CFG, stage="ppo", checkpoint=str(tmp_path / "run/warm_start"))
+    assert action_bounds(later) == policy.spec.action_bounds
+
+
 def test_a_set_of_another_robot_ends_the_run_in_one_line(cloned, tmp_path, capsys):
     demos = cloned / "warm_start/demos"
     words = ["--preset", "debug", "--bc.dataset", str(demos), "--bc.pretrain_images", "0", "--env.task", "reach"]
@@ -179,6 +205,22 @@ def test_a_checkpoint_and_random_actions_are_measured(cloned, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_flow_policy_is_cloned_saved_and_measured(cloned, tmp_path):
+    cfg = replace(CFG, model=replace(CFG.model, action_head="flow", flow_steps=2), bc=replace(CFG.bc, epochs=1))
+    shutil.copytree(cloned / "warm_start/demos", tmp_path / "run/warm_start/demos")
+    train(replace(cfg, bc=replace(cfg.bc, pretrain_images=0)), tmp_path / "run")
+    checkpoint = tmp_path / "run/warm_start"
+    assert json.loads((checkpoint / "vla.json").read_text())["policy"]["action_head"] == "flow"
+    policy = load_vla(checkpoint)
+    how = {"shift": "none", "seed": 0, "split": "test", "episodes": 2, "num_envs": 2, "workers": 1}
+    for greedy in (True, False):
+        results = run_episodes(policy, cfg.env, greedy=greedy, **how)
+        assert [result.error for result in results] == [None, None]
+    with pytest.raises(DataError, match="head"):
+        load_checkpoint(open_policy(CFG.model, CFG.env, seed=0), replace(CFG, stage="ppo", checkpoint=str(checkpoint)))
+
+
 def test_demonstrations_are_collected_once(tmp_path, capsys):
     words = ["--demos", "2", "--env.task", "reach", "--env.image-size", "16", "--bc.workers", "1", "--json"]
     assert command(["collect", "vla-ppo", "--out", str(tmp_path / "demos"), *words]) == 0

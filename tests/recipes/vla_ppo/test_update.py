@@ -51,8 +51,10 @@ def outcome(folder, step):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_ends_as_if_it_had_not_been(train, killed_at, tmp_path, kept_in):
+@pytest.mark.parametrize("head", ["gaussian", "flow"])
+def test_killed_and_resumed_it_ends_as_if_it_had_not_been(train, killed_at, tmp_path, kept_in, head):
     cfg = config(curriculum_start_fraction=0.5, curriculum_iterations=2)
+    cfg = replace(cfg, model=replace(cfg.model, action_head=head))
     train(learn_all, cfg, "unbroken")
     killed_at(3, lambda: train(learn_all, cfg, "broken"))
     assert [path.name for path in tmp_path.glob("broken/checkpoint-*")] == ["checkpoint-2"]

@@ -1,17 +1,23 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
-from lookact.algorithms.world_model import encode_sequences, generate_sequences, run_memory
-from lookact.algorithms.world_model_evaluation import baseline_numbers, image_error
+from lookact.algorithms.exploration import SCRIPTS
+from lookact.algorithms.world_model import encode_sequences, generate_sequences, run_memory, tokenise
+from lookact.algorithms.world_model_evaluation import baseline_numbers, image_error, open_loop_tokens
 from lookact.data.sequences import TokenSequences
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import Data, FrozenExplorer, explore, open_model, open_state
-from lookact.recipes.world_duel.evaluate import duel_report, frozen_explorer_errors, noise_share, shuffled_actions
+from lookact.recipes.world_duel.data import Data, FrozenExplorer, explore, open_model, open_state, record_expert
+from lookact.recipes.world_duel.evaluate import duel_errors, duel_report, measure_explorer
+from lookact.recipes.world_duel.train import adversarial_step, begin_phase
 
 CONFIG = replace(PRESETS["debug"], env=EnvConfig(name="memory_curtain", num_envs=2, steps_per_episode=8))
+TABLE = replace(
+    PRESETS["debug"],
+    env=EnvConfig(num_envs=2, steps_per_episode=8, distractors=1),
+    model=replace(PRESETS["debug"].model, ensemble_size=1),
+)
 ROWS = 3
 
 
@@ -36,15 +42,6 @@ def sequences(world_model, steps):
     )
 
 
-def test_random_actions_of_the_same_sizes_keep_nothing_but_the_sizes(world_model):
-    made = sequences(world_model, 6)
-    mixed, own = shuffled_actions(made, CONFIG.seed), made.actions.numpy()
-    assert mixed.shape == own.shape
-    for one, other in zip(np.abs(mixed).reshape(-1, 8).T, np.abs(own).reshape(-1, 8).T):
-        assert np.sort(one) == pytest.approx(np.sort(other))
-    assert (np.sign(mixed) != np.sign(own)).any()
-
-
 def test_a_frame_that_comes_as_predicted_has_no_error(world_model):
     made = sequences(world_model, 1)
     assert (image_error(world_model, made, stride=1) > 0).all()
@@ -53,6 +50,24 @@ def test_a_frame_that_comes_as_predicted_has_no_error(world_model):
         torch.int16
     )
     assert image_error(world_model, made, stride=1).tolist() == [0.0] * ROWS
+
+
+def test_open_loop_prediction_is_shown_nothing_of_the_future(world_model):
+    made, begin = sequences(world_model, 6), 2
+    made = replace(made, head_seen=torch.ones(ROWS, dtype=torch.bool))
+    scrambled = replace(made, wrist=made.wrist.clone(), head=made.head.clone(), state=made.state.clone())
+    generator = torch.Generator().manual_seed(2)
+    for part in (scrambled.wrist, scrambled.head):
+        part[:, begin + 1 :] = torch.randint(world_model.vq.spec.codes, part[:, begin + 1 :].shape, generator=generator)
+    scrambled.state[:, begin + 1 :] = torch.rand(scrambled.state[:, begin + 1 :].shape, generator=generator)
+    how = {"horizon": 3, "stride": 1, "use_memory": True}
+    one, other = (
+        open_loop_tokens(world_model, encode_sequences(world_model, x), begin, **how) for x in (made, scrambled)
+    )
+    assert one.equal(other)
+    # the present does matter
+    scrambled.wrist[:, : begin + 1] = scrambled.wrist[:, begin + 1 : begin + 2]
+    assert not open_loop_tokens(world_model, encode_sequences(world_model, scrambled), begin, **how).equal(one)
 
 
 def test_copying_and_the_commonest_token_by_hand(world_model):
@@ -73,7 +88,7 @@ def test_the_frozen_explorers_episodes_stay_while_the_world_model_learns():
     found, random = (explore(state.explorer, state.envs, CONFIG.env, 0, split, 0)[1] for split in ("explore", "other"))
     data = Data(None, None, random, ())
     state.frozen_explorer.episodes.add(found)
-    state.frozen_explorer.initial_errors = frozen_explorer_errors(state, data, stride=1)
+    state.frozen_explorer.initial_errors = duel_errors(state, data, stride=1)
     first = duel_report(state, data, stride=1)
     assert first["frozen_explorer_error"] == first["frozen_explorer_error_before"] > 0
     assert first["random_error"] == first["random_error_before"] > 0
@@ -91,11 +106,44 @@ def test_the_frozen_explorers_episodes_stay_while_the_world_model_learns():
         assert low <= change <= high
 
 
-def test_the_share_of_the_reward_that_noise_takes(world_model):
-    state = torch.zeros(ROWS, 8, 11)
-    state[0, 1:, 9] = 1.0
-    rewards = torch.ones(ROWS, 7)
-    rewards[0] = 2.0
-    shares = noise_share(rewards, replace(sequences(world_model, 7), state=state))
-    assert shares["rollout/noise_rate"] == pytest.approx(1 / 3)
-    assert shares["reward/noise_share"] == pytest.approx(0.5)
+@pytest.mark.slow
+def test_scripts_act_in_the_scenes_of_the_explorer_and_the_best_of_each_is_its_rival():
+    state = open_state(TABLE, None)
+    state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    found = measure_explorer(state.explorer, state.world_model, state.envs, TABLE)
+    again = measure_explorer(state.explorer, state.world_model, state.envs, TABLE, ("random",))
+    state.envs.close()
+    assert again["student_error"] == found["student_error"]
+    assert again["random_error"] == found["random_error"]
+    for measure in ("error", "cells", "displacement"):
+        best = max(found[f"{name}_{measure}"] for name in (*SCRIPTS, "matched"))
+        assert found[f"best_{measure}_ratio"] == pytest.approx(found[f"student_{measure}"] / max(1e-9, best))
+    assert found["bang_bang_8_action_rms"] == 1.0
+
+
+@pytest.mark.slow
+def test_an_experts_episodes_pick_things_up():
+    recording = record_expert(replace(TABLE.env, steps_per_episode=40, num_envs=2), seed=0)
+    assert recording.wrist.shape == (2, 41, 32, 32, 3)
+    assert recording.actions.shape == (2, 40, TABLE.env.shapes.action_size)
+    assert recording.head[:, 0].std() > 0
+    assert (recording.state[:, :, 8:11].max(axis=1) - recording.state[:, :, 8:11].min(axis=1)).max() > 0.05
+
+
+@pytest.mark.parametrize("policy", ["random", "scripted"])
+def test_a_control_of_the_duel_trains_the_world_model_on_scripts_and_leaves_the_explorer(policy):
+    cfg = replace(TABLE, adversarial=replace(TABLE.adversarial, behaviour_policy=policy))
+    state = open_state(cfg, None)
+    state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    random = tokenise(state.world_model, [record_expert(cfg.env, seed=1)])
+    data = Data(random, random, random, (), random)
+    begin_phase(state, data, replace(cfg, phase="adversarial"), "adversarial")
+    before = {name: p.clone() for name, p in state.explorer.model.named_parameters()}
+    old = [p.clone() for p in state.world_model.parameters()]
+    metrics = adversarial_step(state, data, cfg, 1)
+    state.envs.close()
+    assert all(p.equal(before[name]) for name, p in state.explorer.model.named_parameters())
+    assert not all(p.equal(was) for p, was in zip(state.world_model.parameters(), old))
+    assert {"duel/frozen_explorer_error", "duel/random_error", "duel/expert_error"} <= metrics.keys()
+    rms = state.replay.all().actions.square().mean().sqrt()
+    assert rms == 1.0 if policy == "scripted" else 0.5 < rms < 0.65

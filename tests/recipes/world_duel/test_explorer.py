@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lookact.algorithms.control_ppo import compute_advantages, make_batch
 from lookact.algorithms.world_model import encode_sequences, inputs_at, run_memory
+from lookact.models.actor_critic import score
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
 from lookact.recipes.world_duel.data import explore, make_envs, open_model, open_state
@@ -58,6 +60,34 @@ def test_every_step_is_paid(kind):
     assert ((parts.divergence > 0) & (parts.divergence <= 1)).all()
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_an_explorer_by_flow_matching_is_scored_as_it_acted(chunk):
+    cfg = replace(CONFIG, model=replace(CONFIG.model, action_head="flow", action_chunk=chunk))
+    state = open_state(cfg, None)
+    explorer = state.explorer
+    state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    explorer.model.load_state_dict(state.world_model.state_dict())
+    with torch.no_grad():
+        # a fresh velocity is nearly zero
+        explorer.model.action_head.output.weight.mul_(50)
+    rollout, sequences = explore(explorer, state.envs, cfg.env, 0, "x", 0)
+    batch = make_batch(rollout, rollout.rewards, rollout.rewards)
+    size = explorer.spec.action_size
+    assert batch.inputs.actions.shape[1] == explorer.spec.sample_size == 11 * chunk * size
+    assert sequences.actions.shape[-1] == size
+    chains = batch.inputs.actions.view(-1, 11, chunk, size)
+    torch.testing.assert_close(explorer.executed(batch.inputs.actions), chains[:, 10, 0])
+    scores = score(explorer(batch.inputs), batch.inputs.actions)
+    torch.testing.assert_close(scores.logprobs, batch.old_logprobs, rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(scores.values, batch.old_values, rtol=1e-4, atol=1e-4)
+    before = {name: x.clone() for name, x in explorer.model.action_head.named_parameters()}
+    metrics, _ = student_step(state, cfg, 1)
+    assert metrics["policy/approx_kl"] < 1.0
+    moved = {name for name, x in explorer.model.action_head.named_parameters() if not torch.equal(x, before[name])}
+    assert {"queries", "input.weight", "output.weight", "log_std"} <= moved
+    state.envs.close()
+
+
 def test_a_student_step_moves_the_explorer_and_not_the_world_model():
     state = open_state(CONFIG, None)
     state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
@@ -73,3 +103,19 @@ def test_a_student_step_moves_the_explorer_and_not_the_world_model():
     moved = {name for name, p in state.explorer.model.named_parameters() if not p.equal(before[name])}
     assert any(name.startswith("action_head.") for name in moved)
     assert any(name.startswith("critic.") for name in moved)
+
+
+def test_the_advantage_of_the_last_step_is_bootstrapped_with_the_value_of_what_follows_it():
+    _, explorer = make()
+    rollout, found = explore(explorer, make_envs(CONFIG.env), CONFIG.env, 0, "train", 1)
+    rewards = torch.arange(21.0).reshape(7, 3)
+    advantages = compute_advantages(rollout, rewards, gamma=0.5, lam=0.0)
+    assert advantages.shape == (7, 3) == rollout.mask.shape == found.mask.T.shape
+    # the observation after the last step, by the policy itself
+    encoded = encode_sequences(explorer.model, found)
+    memory = run_memory(explorer.model, encoded)[:, -1:]
+    padded = replace(encoded, actions=torch.nn.functional.pad(encoded.actions, (0, 0, 0, 1)))
+    seen, _ = inputs_at(explorer.model, padded, torch.tensor([7]), memory, stride=1)
+    hidden = explorer.model.action_hidden(seen, explorer.model.action_head.query_tokens(3))
+    following = explorer.value(hidden.mean(dim=1)).detach()
+    torch.testing.assert_close(advantages[6], rewards[6] + 0.5 * following - rollout.values[6])

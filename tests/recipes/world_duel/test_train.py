@@ -49,7 +49,6 @@ def test_evaluations_are_spread_over_a_phase_and_the_last_is_at_its_end(times, a
     [
         ({"phase": "student"}, "give teacher_path"),
         ({"phase": "adversarial", "teacher_path": "."}, "give student_path"),
-        ({"phase": "all", "model": replace(DEBUG.model, action_head="flow")}, "set model.action_head to gaussian"),
     ],
 )
 def test_a_phase_without_what_it_needs_is_refused(train, changes, reason):

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from lookact.models.vlm.loading import load_chat, merged_state, write_snapshot, 
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers import vllm_server
 from lookact.rollout.samplers.hf import HFSampler
+from lookact.rollout.samplers.server_process import KEY
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
 from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_arguments
 from lookact.rollout.samplers.vllm_server import VllmServer
@@ -77,9 +79,9 @@ def test_log_probs_agree_with_the_learner_before_and_after_weight_updates(chat, 
         learn(chat, episodes)
         # the engine still acts with the old weights, and they differ
         assert probe_gap(actor) > LIMIT
-        sync.push(merged_state(chat), version)
-        assert sync.report.gap < LIMIT
-        assert sync.report.changed > 0.5
+        report = sync.push(merged_state(chat), version)
+        assert report["policy/sync_gap"] < LIMIT
+        assert report["policy/sync_changed"] > 0.5
     assert {episode.policy_version for episode in collect(SPECS, toy_envs, actor)} == {4}
 
 
@@ -108,6 +110,16 @@ def test_the_same_seed_gives_the_same_reply_and_banned_tokens_never_come(chat, a
     ids = [turn.decision.token_ids for episode in first for turn in episode.turns]
     assert [i.tolist() for i in ids] == [t.decision.token_ids.tolist() for e in again for t in e.turns]
     assert not chat.banned[torch.from_numpy(np.concatenate(ids))].any()
+
+
+def test_conversations_of_their_own_get_the_replies_that_turns_in_lock_step_get(chat, actor, toy_envs):
+    # an actor with `act` alone takes its turns in lock-step
+    lockstep = SimpleNamespace(version=0, begin=actor.begin, act=actor.act, end=actor.end)
+    together, each = collect(SPECS, toy_envs, lockstep), collect(SPECS, toy_envs[:3], actor)
+    for a, b in zip(together, each, strict=True):
+        assert [t.decision.token_ids.tolist() for t in a.turns] == [t.decision.token_ids.tolist() for t in b.turns]
+        for one, other in zip(a.turns, b.turns):
+            np.testing.assert_allclose(one.decision.logprobs, other.decision.logprobs, atol=LIMIT)
 
 
 def test_an_engine_that_did_not_take_the_weights_is_found_out(chat, actor, engine, tiny_folder, monkeypatch):
@@ -177,10 +189,30 @@ def test_weights_can_be_pushed_to_a_server_that_died_meanwhile(chat, actor, serv
     sync = WeightSync(actor, limit=LIMIT)
     with torch.no_grad():
         chat.causal.get_input_embeddings().weight.mul_(1.5)
-    sync.push(merged_state(chat), 3)
-    assert sync.report.gap < LIMIT
+    assert sync.push(merged_state(chat), 3)["policy/sync_gap"] < LIMIT
+
+
+def test_a_server_that_runs_already_is_asked_by_its_address_and_left_running(
+    chat, actor, server, toy_envs, tmp_path, monkeypatch
+):
+    whole = collect(SPECS, toy_envs, actor)
+    monkeypatch.setenv(KEY, server.process.env[KEY])
+    start = write_snapshot(chat, merged_state(chat), tmp_path / "start")
+    spec = dataclasses.replace(SPEC, url=server.process.url)
+    guest = VllmServer(start, {}, spec)
+    visiting = VllmSampler(chat, guest, SAMPLING, system="Look.")
+    WeightSync(visiting, limit=LIMIT).push(merged_state(chat), 7)
+    again = collect(SPECS, toy_envs, visiting)
+    # as after a server that somebody else replaced
+    guest.restart()
+    guest.close()
+    assert [[t.decision.action for t in e.turns] for e in again] == [
+        [t.decision.action for t in e.turns] for e in whole
+    ]
+    assert server.process.healthy()
 
 
 def test_a_prompt_that_is_too_long_is_refused_with_the_servers_own_reason(chat, actor, server):
+    server.submit(TokenPrompt([5] * 9000, (), 0), actor.params)
     with pytest.raises(EngineError, match="refused a prompt of 9000 tokens"):
-        server.generate([TokenPrompt([5] * 9000, (), 0)], actor.params)
+        server.poll(None)

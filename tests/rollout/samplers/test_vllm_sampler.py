@@ -1,16 +1,22 @@
 """The actor over an engine that is not the learner's; the engine here is a copy of the model, vLLM has its own file."""
 
 import dataclasses
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from lookact.algorithms.rollouts import LocalRollouts
 from lookact.errors import StaleWeights, TokenMismatch
+from lookact.models.vlm.loading import merged_state
 from lookact.rollout.collect import collect
+from lookact.rollout.env_pool import EnvPool
 from lookact.rollout.samplers.hf import HFSampler
-from lookact.rollout.samplers.settings import Sampling
+from lookact.rollout.samplers.settings import Concurrency, Sampling
 from lookact.rollout.samplers.vllm import VllmSampler
 from lookact.rollout.weight_sync import scored_gap
+from lookact.seeding import derive
 from lookact.types import EpisodeSpec, Observation
 
 SAMPLING = Sampling(max_tokens=9, min_action_tokens=1)
@@ -80,23 +86,108 @@ def test_a_reply_of_other_weights_is_refused(chat, copy_engine, toy_envs):
     ],
 )
 def test_an_engine_that_reads_or_counts_other_tokens_is_refused(chat, copy_engine, toy_envs, change, message):
-    generate = copy_engine.generate
-    copy_engine.generate = lambda prompts, params: [change(reply) for reply in generate(prompts, params)]
+    poll = copy_engine.poll
+    copy_engine.poll = lambda timeout_s: [(number, change(reply)) for number, reply in poll(timeout_s)]
     with pytest.raises(TokenMismatch, match=message):
         collect(SPECS[:1], toy_envs, VllmSampler(chat, copy_engine, SAMPLING))
 
 
 def test_a_call_that_fails_leaves_the_conversations_as_they_were(chat, copy_engine, toy_envs):
     actor, broken = VllmSampler(chat, copy_engine, SAMPLING), VllmSampler(chat, copy_engine, SAMPLING)
-    generate, shown = copy_engine.generate, toy_envs[0].reset(seed=0, options={})[0]
+    poll, shown = copy_engine.poll, toy_envs[0].reset(seed=0, options={})[0]
     for other in (actor, broken):
         other.begin(0, 7)
 
-    def fail(prompts, params):
+    def fail(timeout_s):
         raise OSError("gone")
 
-    copy_engine.generate = fail
+    copy_engine.poll = fail
     with pytest.raises(OSError, match="gone"):
         broken.act([0], [shown])
-    copy_engine.generate = generate
+    copy_engine.poll = poll
     assert broken.act([0], [shown])[0].action == actor.act([0], [shown])[0].action
+
+
+def test_no_conversation_waits_for_the_reply_of_another(chat, copy_engine, toy_envs):
+    batches = VllmSampler(chat, copy_engine, SAMPLING)
+    # an actor with `act` alone takes its turns in lock-step
+    lockstep = SimpleNamespace(version=0, begin=batches.begin, act=batches.act, end=batches.end)
+    expected = collect(SPECS, toy_envs, lockstep)
+    reply, held, left = copy_engine.poll, derive(SPECS[0].seed, "sample", 0), []
+
+    def poll(timeout_s):
+        """The first spec's first reply comes when nothing else is asked for."""
+        slow = [number for number, (prompt, _) in copy_engine.asked.items() if prompt.seed == held]
+        parked = {number: copy_engine.asked.pop(number) for number in slow if len(copy_engine.asked) > 1}
+        replies = reply(timeout_s)
+        copy_engine.asked |= parked
+        left.append(len(copy_engine.asked))
+        return replies
+
+    copy_engine.poll = poll
+    episodes = collect(SPECS, toy_envs[:2], VllmSampler(chat, copy_engine, SAMPLING))
+    # all turns of the five others, then those of the first
+    assert left == [1] * sum(len(episode.turns) for episode in episodes[1:]) + [0] * len(episodes[0].turns)
+    for a, b in zip(decisions(expected), decisions(episodes), strict=True):
+        assert a.token_ids.tolist() == b.token_ids.tolist()
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-4)
+
+
+def test_conversations_go_on_while_environments_step_in_threads(chat, copy_engine, toy_envs):
+    inline = decisions(collect(SPECS, toy_envs, VllmSampler(chat, copy_engine, SAMPLING)))
+    threaded = decisions(collect(SPECS, toy_envs, VllmSampler(chat, copy_engine, SAMPLING), threads=True))
+    assert [d.token_ids.tolist() for d in inline] == [d.token_ids.tolist() for d in threaded]
+
+
+def test_a_reply_that_a_failed_call_had_asked_for_is_not_taken_for_an_answer(chat, copy_engine, toy_envs):
+    actor, shown = VllmSampler(chat, copy_engine, SAMPLING), toy_envs[0].reset(seed=0, options={})[0]
+    actor.begin(0, 7)
+    actor.send(0, shown)
+    actor.send(0, shown)
+    assert len(actor.receive(None) + actor.receive(None)) == 1
+
+
+def test_evaluation_is_by_the_engine_that_samples_with_the_weights_of_now(chat, copy_engine, toy_envs):
+    actor, pushed = VllmSampler(chat, copy_engine, SAMPLING, system="Look."), []
+
+    def sync(version):
+        pushed.append(version)
+        copy_engine.load(merged_state(chat), version)
+        actor.version = version
+        return {}
+
+    def rollouts(actor):
+        return LocalRollouts(chat, actor, None, sync, central=False, closing=ExitStack())
+
+    opened = rollouts(actor)
+    with opened.engine_actor(dataclasses.replace(SAMPLING, greedy=True), 3) as greedy:
+        assert (greedy.engine, greedy.system, greedy.params["temperature"]) == (copy_engine, "Look.", 0.0)
+        assert {episode.policy_version for episode in collect(SPECS[:2], toy_envs, greedy)} == {3}
+    with opened.engine_actor(SAMPLING, 3):
+        assert pushed == [3]
+    with rollouts(HFSampler(chat, SAMPLING)).engine_actor(SAMPLING, 3) as none:
+        assert none is None
+
+
+def test_an_engine_is_awake_to_take_weights_and_to_sample_and_asleep_otherwise(chat, copy_engine, monkeypatch):
+    happened = []
+    for name in ("wake", "sleep"):
+        monkeypatch.setattr(copy_engine, name, lambda name=name: happened.append(name))
+    actor = VllmSampler(chat, copy_engine, SAMPLING)
+
+    def sync(version):
+        happened.append("push")
+        return {}
+
+    envs = EnvPool(lambda: None, Concurrency())
+    monkeypatch.setattr(envs, "collect", lambda specs, actor: happened.append("sample") or [])
+    rollouts = LocalRollouts(chat, actor, envs, sync, central=False, closing=ExitStack())
+    rollouts.collect(SPECS, 1)
+    rollouts.collect(SPECS, 1)
+    with rollouts.engine_actor(SAMPLING, 2):
+        happened.append("evaluate")
+    assert happened == [
+        *("wake", "push", "sample", "sleep"),
+        *("wake", "sample", "sleep"),
+        *("wake", "push", "evaluate", "sleep"),
+    ]

@@ -1,15 +1,17 @@
-"""Robot demonstrations as a LeRobotDataset-v3 folder: what it looks like, and how one is read.
+"""Robot demonstrations as a LeRobotDataset folder, v3 or v2: what it looks like, and how one is read.
 
-`meta/info.json` names the features, parquet files hold states and actions with one row a step, mp4 files hold what each
-camera saw, many episodes in a row. Any folder of that form is read, also one that was recorded elsewhere.
+`meta/info.json` names the features, parquet files hold states and actions with one row a step, and what each camera saw
+is in mp4 files, or in the parquet files as PNG or JPEG. A file holds many episodes in a row; in v2 it holds one, and
+the tables below `meta` are JSON Lines. Any folder of these forms is read, also one that was recorded elsewhere.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
+from lookact.data import jsonl
 from lookact.data.lerobot.video import VideoReader
 from lookact.errors import DataError
 
 VERSION = "v3.0"
 INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
+EPISODES_V2, TASKS_V2, STATS_V2 = "meta/episodes.jsonl", "meta/tasks.jsonl", "meta/episodes_stats.jsonl"
 EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 STATE, ACTION, IMAGES = "observation.state", "action", "observation.images."
 
-FIELD = re.compile(r"\{(chunk_index|file_index|video_key)(?::(0?\dd))?\}")
+FIELD = re.compile(r"\{(chunk_index|file_index|video_key|episode_chunk|episode_index)(?::(0?\dd))?\}")
 """What may stand in a path pattern; a width of 10^9 would take a gigabyte."""
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, pa.ArrowException)
 
@@ -59,6 +64,8 @@ class Wanted:
     action_size: int | None = None
     image_size: tuple[int, int] | None = None
     """(h, w)"""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """The dataset's name of a camera to the reader's."""
 
 
 def read_demonstrations(
@@ -75,19 +82,24 @@ def read_demonstrations(
 def _read_demonstrations(folder: Path, wanted: Wanted | None, only: int | None) -> Iterator[Demonstration]:
     info = read_info(folder)
     cameras = check_features(folder, info, wanted or Wanted())
-    tasks = _read_tasks(folder)
+    tasks = _read_tasks(folder, info)
     rows = [row for row in read_rows(folder) if only is None or row["episode_index"] == only]
     readers: dict[str, VideoReader] = {}
     tables: dict[Path, pa.Table] = {}
     for row in rows:
-        path = file_of(folder, info["data_path"], **_place(row, "data"))
+        path = file_of(folder, info["data_path"], **_place(info, row, "data"))
         if path not in tables:
             # one file at a time stays in memory
             tables = {path: _read_table(path)}
         steps = _steps_of(tables[path], row, path)
         yield Demonstration(
             task=_task_of(row, steps, tasks),
-            images={name: _frames_of(folder, info, row, key, readers) for name, key in cameras.items()},
+            images={
+                name: _pictures(steps, key, path)
+                if info["features"][key]["dtype"] == "image"
+                else _frames_of(folder, info, row, key, readers)
+                for name, key in cameras.items()
+            },
             states=_matrix(steps, STATE, path),
             actions=_matrix(steps, ACTION, path),
         )
@@ -104,7 +116,9 @@ def file_of(folder: Path, pattern: str, **names: str | int) -> Path:
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
     """What `meta/episodes` tells of every episode, in order."""
-    return sorted(_read_tables(folder / "meta/episodes"), key=lambda row: int(row["episode_index"]))
+    v2 = folder / EPISODES_V2
+    rows = list(jsonl.read_rows(v2)) if v2.is_file() else _read_tables(folder / "meta/episodes")
+    return sorted(rows, key=lambda row: int(row["episode_index"]))
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -119,24 +133,45 @@ def read_info(folder: Path) -> dict[str, Any]:
     if not isinstance(info, dict):
         raise DataError(f"{path} holds no JSON object: copy the dataset again")
     missing = {"codebase_version", "fps", "features", "data_path"} - set(info)
-    if missing or not str(info["codebase_version"]).startswith("v3"):
+    if missing or not str(info["codebase_version"]).startswith(("v3", "v2")):
         found = info.get("codebase_version", f"without {', '.join(sorted(missing))}")
-        raise DataError(f"{path} is {found}, not v3: convert the dataset with LeRobot's own converter first")
+        raise DataError(f"{path} is {found}, not v3 or v2: convert the dataset with LeRobot's own converter first")
     return dict(info)
 
 
 def read_stats(folder: Path) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Feature to min, max, mean, std and count over the whole dataset."""
-    path = folder / STATS
+    """Feature to min, max, mean, std and count over the whole dataset, and quantiles where they were written."""
+    path = folder / (STATS if (folder / STATS).is_file() else STATS_V2)
     try:
-        stats = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}") from error
-    return {feature: {name: np.array(value) for name, value in each.items()} for feature, each in stats.items()}
+        if path.name == Path(STATS).name:
+            return {feature: _arrays(each) for feature, each in json.loads(path.read_text(encoding="utf-8")).items()}
+        episodes = [row["stats"] for row in jsonl.read_rows(path)]
+        return {feature: _joined([_arrays(each[feature]) for each in episodes]) for feature in episodes[0]}
+    except (OSError, RecursionError, *MALFORMED) as error:
+        raise DataError(f"{path} can't be read: {' '.join(str(error).split())[:160]}") from error
+
+
+def _arrays(stats: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
+    return {name: np.array(value, np.float64) for name, value in stats.items()}
+
+
+def _joined(parts: Sequence[Mapping[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
+    """Statistics of all episodes from those of each, which v2.1 keeps."""
+    counts = np.array([part["count"].item() for part in parts])
+    share = counts / counts.sum()
+    mean = np.tensordot(share, np.stack([part["mean"] for part in parts]), 1)
+    squares = np.stack([part["std"] ** 2 + part["mean"] ** 2 for part in parts])
+    return {
+        "min": np.min([part["min"] for part in parts], axis=0),
+        "max": np.max([part["max"] for part in parts], axis=0),
+        "mean": mean,
+        "std": np.sqrt(np.maximum(np.tensordot(share, squares, 1) - mean**2, 0.0)),
+        "count": np.array([counts.sum()]),
+    }
 
 
 def check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dict[str, str]:
-    """The video feature behind each camera wanted."""
+    """The video or image feature behind each camera wanted."""
     features = info["features"]
     for name, size in ((STATE, wanted.state_size), (ACTION, wanted.action_size)):
         if name not in features:
@@ -146,11 +181,16 @@ def check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dic
             raise DataError(
                 f"{folder}: {name} has shape {found}, [{size}] is wanted: it is of another robot or control"
             )
-    videos = {key.removeprefix(IMAGES): key for key, feature in features.items() if feature["dtype"] == "video"}
+    shown = [key for key, feature in features.items() if feature["dtype"] in ("video", "image")]
+    videos = {key.removeprefix(IMAGES): key for key in shown}
+    if unknown := [name for name in wanted.renames if name not in videos]:
+        raise DataError(f"{folder} has no camera {unknown[0]} to rename, only {', '.join(sorted(videos)) or 'none'}")
+    videos = {wanted.renames.get(name, name): key for name, key in videos.items()}
     chosen = tuple(videos) if wanted.cameras is None else wanted.cameras
     if absent := [name for name in chosen if name not in videos]:
         raise DataError(
-            f"{folder} has no video of {', '.join(absent)}, only of {', '.join(sorted(videos)) or 'nothing'}"
+            f"{folder} has no video of {', '.join(absent)}, only of {', '.join(sorted(videos)) or 'nothing'}: "
+            f"rename its cameras"
         )
     for name in chosen:
         shape = [side for side in features[videos[name]]["shape"] if side != 3]
@@ -159,7 +199,9 @@ def check_features(folder: Path, info: Mapping[str, Any], wanted: Wanted) -> dic
     return {name: videos[name] for name in chosen}
 
 
-def _read_tasks(folder: Path) -> dict[int, str]:
+def _read_tasks(folder: Path, info: Mapping[str, Any]) -> dict[int, str]:
+    if _is_v2(info):
+        return {int(row["task_index"]): str(row["task"]) for row in jsonl.read_rows(folder / TASKS_V2)}
     table = _read_table(folder / TASKS)
     # LeRobot writes a pandas index, whose column is named after the writer's mood
     texts = next((name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)), None)
@@ -191,7 +233,14 @@ def _read_table(path: Path) -> pa.Table:
         raise DataError(f"{path} is torn or no parquet file: {told}") from error
 
 
-def _place(row: Mapping[str, Any], kind: str) -> dict[str, int]:
+def _is_v2(info: Mapping[str, Any]) -> bool:
+    return str(info["codebase_version"]).startswith("v2")
+
+
+def _place(info: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> dict[str, int]:
+    if _is_v2(info):
+        number = int(row["episode_index"])
+        return {"episode_chunk": number // max(1, int(info.get("chunks_size", 1000))), "episode_index": number}
     try:
         return {name: int(row[f"{kind}/{name}"]) for name in ("chunk_index", "file_index")}
     except KeyError as error:
@@ -224,8 +273,25 @@ def _frames_of(
     folder: Path, info: Mapping[str, Any], row: Mapping[str, Any], key: str, readers: dict[str, VideoReader]
 ) -> NDArray[np.uint8]:
     """(t, h, w, 3) of one camera in one episode."""
-    path = file_of(folder, info["video_path"], video_key=key, **_place(row, f"videos/{key}"))
+    path = file_of(folder, info["video_path"], video_key=key, **_place(info, row, f"videos/{key}"))
     if key not in readers or readers[key].path != path:
         readers[key] = VideoReader(path)
-    start = round(float(row[f"videos/{key}/from_timestamp"]) * info["fps"])
+    start = 0 if _is_v2(info) else round(float(row[f"videos/{key}/from_timestamp"]) * info["fps"])
     return readers[key].read(start, int(row["length"]))
+
+
+def _pictures(steps: pa.Table, key: str, path: Path) -> NDArray[np.uint8]:
+    """(t, h, w, 3) of an image feature: PNG or JPEG files in a parquet column."""
+    if key not in steps.column_names:
+        raise DataError(f"{path} has no column {key}, though {INFO} names it")
+    frames = []
+    for number, cell in enumerate(steps[key].to_pylist()):
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if not isinstance(data, bytes):
+            raise DataError(f"{path}: {key} of step {number} holds no file: write images into the parquet file")
+        try:
+            with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+                frames.append(np.asarray(image.convert("RGB")))
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
+            raise DataError(f"{path}: {key} of step {number} is no PNG or JPEG: {type(error).__name__}") from error
+    return np.stack(frames)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from lookact.data.lerobot.action_space import ActionSpace, write_action_space
 from lookact.data.lerobot.read import (
     ACTION,
     DATA,
@@ -30,11 +31,18 @@ from lookact.data.lerobot.video import CODEC, FAITHFUL, VideoWriter
 from lookact.errors import DataError
 
 FIRST = {"chunk_index": 0, "file_index": 0}
+QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
+"""As LeRobot keeps them, under q01 to q99."""
 COUNTERS = ("frame_index", "episode_index", "index", "task_index")
 
 
-def write_demonstrations(folder: Path, demonstrations: Iterable[Demonstration], *, fps: int, robot: str) -> int:
-    """Write them all, one after the other, and return how many; they may be made while they are written."""
+def write_demonstrations(
+    folder: Path, demonstrations: Iterable[Demonstration], *, fps: int, robot: str, space: ActionSpace | None = None
+) -> int:
+    """Write them all, one after the other, and return how many; they may be made while they are written.
+
+    `space` says what the actions mean.
+    """
     if folder.exists():
         raise DataError(f"{folder} is already there: choose another folder, or delete it")
     draft = folder.with_name(f".tmp-{folder.name}")
@@ -46,6 +54,8 @@ def write_demonstrations(folder: Path, demonstrations: Iterable[Demonstration], 
     finally:
         writer.close_videos()
     writer.finish()
+    if space is not None:
+        write_action_space(draft, space)
     draft.replace(folder)
     return len(writer.episodes)
 
@@ -98,7 +108,7 @@ class _Draft:
         _write_table(self.folder / DATA.format(**FIRST), table)
         _write_table(self.folder / EPISODES.format(**FIRST), pa.Table.from_pylist(self.episodes))
         _write_table(self.folder / TASKS, _task_table(self.tasks))
-        _write_json(self.folder / STATS, {name: each.summary() for name, each in self.stats.items()})
+        _write_json(self.folder / STATS, self._stats(joined))
         _write_json(self.folder / INFO, self._info())
 
     def _check(self, demo: Demonstration) -> None:
@@ -131,6 +141,15 @@ class _Draft:
             row[f"videos/{key}/from_timestamp"] = start / self.fps
             row[f"videos/{key}/to_timestamp"] = (start + length) / self.fps
         return row
+
+    def _stats(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """With exact quantiles of numbers, and of colours those of their 256 levels."""
+        found = {}
+        for name, each in self.stats.items():
+            quantiles = each.levels() if each.colour else np.quantile(columns[name], QUANTILES, axis=0)
+            told = quantiles.reshape(len(QUANTILES), *((-1, 1, 1) if each.colour else (-1,))).tolist()
+            found[name] = each.summary() | {f"q{round(100 * q):02d}": one for q, one in zip(QUANTILES, told)}
+        return found
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -179,6 +198,8 @@ class _Running:
 
     def __init__(self, *, colour: bool = False) -> None:
         self.colour, self.count, self.rows = colour, 0, 0
+        self.histogram = np.zeros((3, 256), np.int64)
+        """Of colours."""
         self.low: Any = np.inf
         self.high: Any = -np.inf
         self.sum: Any = 0.0
@@ -190,6 +211,14 @@ class _Running:
         self.rows += len(values)
         self.low, self.high = np.minimum(self.low, values.min(0)), np.maximum(self.high, values.max(0))
         self.sum, self.squares = self.sum + values.sum(0), self.squares + (values**2).sum(0)
+        if self.colour:
+            levels = np.rint(255 * values).astype(np.int64)
+            self.histogram += np.stack([np.bincount(channel, minlength=256) for channel in levels.T])
+
+    def levels(self) -> NDArray[np.float64]:
+        """Quantiles (q, 3) of colours in 0..1: the first level that so many do not exceed."""
+        shares = self.histogram.cumsum(axis=1) / self.rows
+        return np.array([[np.searchsorted(channel, q) for channel in shares] for q in QUANTILES]) / 255
 
     def summary(self) -> dict[str, Any]:
         mean = self.sum / self.rows

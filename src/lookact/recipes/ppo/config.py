@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from lookact.algorithms.vlm_settings import QWEN3_VL_8B, SFT, Model, VisionPretraining
+from lookact.algorithms.vlm_settings import (
+    QWEN3_VL_2B,
+    QWEN3_VL_4B,
+    QWEN3_VL_8B,
+    SFT,
+    Model,
+    RaySettings,
+    VisionPretraining,
+)
 from lookact.config import setting
-from lookact.rollout.samplers.settings import Sampling, VllmSpec
+from lookact.rollout.samplers.settings import Concurrency, Sampler, Sampling, VllmSpec
 from lookact.tasks.settings import SpatialVQAConfig
+from lookact.training.settings import ImportanceSampling, Parallel
 
 INSTRUCTIONS = (
     "You look around a room through a camera to answer a question about it. In each turn say in one sentence what you "
@@ -86,9 +95,14 @@ class Learn:
     max_grad_norm: float = setting(1.0, help="gradient clipping norm", above=0)
     loss_on: Literal["action", "reply"] = setting("reply", help="tokens in the loss: the JSON action's, or all sampled")
     entropy_coef: float = setting(0.0, help="weight of the entropy bonus", least=0)
-    mismatch_cap: float = setting(2.0, help="cap of the importance weight between sampler and learner", above=0)
-    max_logprob_gap: float = setting(
-        1e-3, help="nats by which log-probs of sampler and learner may differ before the run stops", above=0
+    max_logprob_gap: float | None = setting(
+        None,
+        help="nats from the sampler's log-prob beyond which a token is left out of the loss, and 0.1% of tokens stop "
+        "the run; none: 1e-3 in float32, 0.5 in bfloat16",
+        above=0,
+    )
+    max_mean_logprob_gap: float | None = setting(
+        None, help="the same of the mean over tokens, which stops the run; none: 1e-4, 0.05", above=0
     )
     token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
 
@@ -112,27 +126,25 @@ class Evaluation:
     episodes: int = setting(96, help="questions of each evaluation while training", least=1)
     final_episodes: int = setting(384, help="questions before and after RL; 0 leaves them out", least=0)
     num_envs: int = setting(64, help="episodes run in parallel", least=1)
+    keep: int = setting(3, help="newest checkpoints to keep, beside the best", least=1)
     question_file: str | None = setting(
         None, help="VSI-Bench rows, parquet or JSONL; none: generated questions", exists=True
     )
     scenes: tuple[str, ...] = setting((), help="ARKitScenes folders of those rows, named by scene", exists=True)
-    protocol: Literal["agent", "frames"] = setting(
-        "agent", help="look around over many turns, or VSI-Bench's own: frames of a recorded walk and one reply"
-    )
-    frames: int = setting(8, help="images of the recorded walk (frames)", least=1)
 
 
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
     task: str = setting("spatial-vqa", help="what is learned: a task's name, MODULE:NAME or FILE.py:NAME")
-    engine: Literal["hf", "vllm", "vllm-server"] = setting(
-        "hf", help="sampler: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
+    sampler: Sampler = setting(
+        "hf", help="who samples: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
     )
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
     env: SpatialVQAConfig = SpatialVQAConfig()
     sampling: Sampling = Sampling()
+    rollout: Concurrency = Concurrency()
     vllm: VllmSpec = VllmSpec()
     vision_pretraining: VisionPretraining = VisionPretraining()
     sft: SFT = SFT()
@@ -141,8 +153,11 @@ class Config:
     credit: Credit = Credit()
     critic: Critic = Critic()
     learn: Learn = Learn()
+    importance_sampling: ImportanceSampling = ImportanceSampling()
     kl: KL = KL()
     evaluation: Evaluation = Evaluation()
+    parallel: Parallel = Parallel()
+    ray: RaySettings = RaySettings()
     reward_functions: tuple[str, ...] = setting(
         (), help="added to the reward: functions of an episode, MODULE:NAME or MODULE:NAME*WEIGHT"
     )
@@ -188,11 +203,31 @@ PRESETS = {
         env=SpatialVQAConfig(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256, max_context=16_384),
-        sft=SFT(demonstrations=2000, epochs=1, lr=1e-5),
+        sft=SFT(demonstrations=2000, epochs=1, lr=1e-4),
         rewards=Rewards(turn=0.01, progress=0.1),
         credit=Credit(method="bilevel"),
         critic=Critic(lr=1e-4, warmup=20),
-        learn=Learn(iterations=500, episodes=128, minibatch_size=64, lr=1e-6, max_logprob_gap=0.5, token_budget=32_768),
+        learn=Learn(iterations=500, episodes=128, minibatch_size=64, lr=2e-5, token_budget=32_768),
         kl=KL(target=0.02),
+        rollout=Concurrency(max_concurrent_episodes=32),
+        evaluation=Evaluation(num_envs=16),
     ),
 }
+ONE_CARD = replace(
+    PRESETS["full"],
+    learn=replace(PRESETS["full"].learn, episodes=64, minibatch_size=32, token_budget=8192),
+    evaluation=Evaluation(num_envs=8),
+)
+"""For 24 GB, as `lookact plan` says."""
+PRESETS["2b"] = replace(
+    ONE_CARD,
+    model=QWEN3_VL_2B,
+    sampling=replace(ONE_CARD.sampling, max_tokens=128),
+    rollout=Concurrency(max_concurrent_episodes=16),
+)
+PRESETS["4b"] = replace(
+    ONE_CARD,
+    model=QWEN3_VL_4B,
+    sampling=replace(ONE_CARD.sampling, max_tokens=128),
+    rollout=Concurrency(max_concurrent_episodes=8),
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,27 +14,31 @@ from typing import Any
 import numpy as np
 
 from lookact.algorithms.evaluation import Evaluator, evaluate_task, fill_store
+from lookact.algorithms.rollouts import open_actor
 from lookact.algorithms.sft import FOLDER as SFT_FOLDER
 from lookact.algorithms.vlm import open_chat
 from lookact.config import to_mapping
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.jsonl import append_row, drop_torn_line
 from lookact.envs.rooms.experts.demonstrate import random_reply
+from lookact.envs.rooms.vsi import load_questions
 from lookact.errors import DataError
 from lookact.models.vlm.policy import ChatVLM
-from lookact.protocols import Actor, Env, Task
+from lookact.protocols import Actor, Task
 from lookact.recipes.ppo.config import Config
+from lookact.recipes.ppo.learner import limits_of
 from lookact.rollout.collect import collect as run_specs
-from lookact.rollout.samplers.hf import HFSampler
+from lookact.rollout.samplers.settings import Sampling
 from lookact.seeding import derive, numpy_rng
 from lookact.tasks import registry
 from lookact.tasks.settings import is_spatial_vqa
 from lookact.tasks.spatial_vqa import AskingEnv, SpatialVQATask, benchmark_rows, prediction_row, scene_questions
-from lookact.tasks.spatial_vqa_frames import FramesEnv
-from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, without_depth
+from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, fingerprint, without_depth
 from lookact.training.progress import progress
 from lookact.training.vsi_scoring import load_predictions, vsi_report
 from lookact.types import Decision, Episode, EpisodeSpec, Observation
+
+log = logging.getLogger(__name__)
 
 PREDICTIONS, IDENTITY = "predictions.jsonl", "identity.json"
 
@@ -72,10 +78,13 @@ def held_out_task(cfg: Config) -> Task:
 
 def asked_task(cfg: Config, questions: str | None) -> SpatialVQATask:
     """What is asked: a benchmark's rows, questions about recorded scenes, or rooms that training never shows."""
+    env = replace(cfg.env, paraphrase=False)
+    if cfg.evaluation.scenes:
+        # scenes that are named for evaluation are all asked about
+        env = replace(env, scenes=cfg.evaluation.scenes, held_out_scenes=0.0)
     if questions is not None:
-        return SpatialVQATask(cfg.env, benchmark_rows(questions, cfg.evaluation.scenes), in_order=True)
-    held_out = replace(cfg.env, scenes=cfg.evaluation.scenes or cfg.env.scenes)
-    return SpatialVQATask(cfg.env, scene_questions(held_out, derive(cfg.seed, "test")), in_order=True)
+        return SpatialVQATask(env, benchmark_rows(questions, cfg.evaluation.scenes), in_order=True)
+    return SpatialVQATask(env, scene_questions(env, derive(cfg.seed, "test")), in_order=True)
 
 
 def open_policy(cfg: Config, folder: Path) -> ChatVLM:
@@ -105,7 +114,14 @@ def open_critic(policy: ChatVLM, cfg: Config, folder: Path) -> ChatVLM:
 
 def make_evaluator(cfg: Config, folder: Path) -> Evaluator:
     """For evaluations before, during and after training, which keep a few episodes in the run's folder."""
-    return Evaluator(held_out_task(cfg), cfg.sampling, cfg.instructions, cfg.seed, cfg.evaluation.num_envs, folder)
+    task, num_envs = held_out_task(cfg), cfg.evaluation.num_envs
+    return Evaluator(task, cfg.sampling, cfg.instructions, cfg.seed, num_envs, folder, cfg.rollout)
+
+
+def acting(cfg: Config, policy: ChatVLM, sampling: Sampling, folder: Path) -> AbstractContextManager[Actor]:
+    """The policy behind the sampler that the config names."""
+    how: dict[str, Any] = {"system": cfg.instructions, "vllm": cfg.vllm, "max_logprob_gap": limits_of(cfg).token}
+    return open_actor(policy, sampler=cfg.sampler, sampling=sampling, folder=folder / "engine", **how)
 
 
 def evaluate(
@@ -113,30 +129,30 @@ def evaluate(
 ) -> dict[str, Any]:
     """A checkpoint, or the uniformly random policy, on questions never trained on; resumes what `folder` holds."""
     evaluation = cfg.evaluation
-    asked = {"protocol": evaluation.protocol, "questions": evaluation.question_file, "scenes": list(evaluation.scenes)}
-    actor: Actor | None = None
+    asked = {"questions": evaluation.question_file, "scenes": list(evaluation.scenes)}
+    opened: AbstractContextManager[Actor | None] = nullcontext()
     who: dict[str, Any] = {"dummy": True}
     if dummy and not is_spatial_vqa(cfg.env):
-        actor = make_task(cfg).random_actor()
+        opened = nullcontext(make_task(cfg).random_actor())
     if not dummy:
         assert checkpoint is not None
-        sampling = replace(cfg.sampling, greedy=greedy)
-        actor = HFSampler(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
+        opened = acting(cfg, open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=greedy), folder)
         who = {**fingerprint(checkpoint), "greedy": greedy}
-    if actor is not None and not is_spatial_vqa(cfg.env):
-        num_envs = cfg.evaluation.num_envs
-        return evaluate_task(make_task(cfg), actor, seed=cfg.seed, episodes=episodes, num_envs=num_envs, folder=folder)
-    return answer_questions(cfg, actor, who | asked, episodes, folder)
+    how: dict[str, Any] = {"seed": cfg.seed, "episodes": episodes, "num_envs": cfg.evaluation.num_envs}
+    with opened as actor:
+        if actor is not None and not is_spatial_vqa(cfg.env):
+            return evaluate_task(make_task(cfg), actor, folder=folder, **how)
+        return answer_questions(cfg, actor, who | asked, episodes, folder)
 
 
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
     task = make_task(cfg)
     policy = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
-    actor = HFSampler(policy, cfg.sampling, system=cfg.instructions)
     specs = task.specs(cfg.seed, "collect", groups=episodes)
     draw = task.add_floor_map(specs)
-    return fill_store(out, specs, task.make_env, actor, num_envs=cfg.evaluation.num_envs, draw=draw)
+    with acting(cfg, policy, cfg.sampling, out) as actor:
+        return fill_store(out, specs, task.make_env, actor, num_envs=cfg.evaluation.num_envs, draw=draw)
 
 
 def answer_questions(
@@ -149,9 +165,6 @@ def answer_questions(
     done = {row["episode_id"] for row in load_predictions(path)} if path.exists() else set()
     left = [spec for spec in specs if spec.id not in done]
     asking = [task.make_env() for _ in range(min(cfg.evaluation.num_envs, len(left)))]
-    envs: list[Env] = [*asking]
-    if cfg.evaluation.protocol == "frames":
-        envs = [FramesEnv(env, cfg.evaluation.frames) for env in asking]
     keep_shown = shown_keeper(folder, specs, task.add_floor_map(specs))
     path.touch()
     with progress(len(left), "asking") as bar:
@@ -162,12 +175,22 @@ def answer_questions(
                 append_row(path, row)
             bar.advance()
 
-        run_specs(left, envs, actor or RandomAnswers(asking), finished=keep)
+        run_specs(left, asking, actor or RandomAnswers(asking), finished=keep, keep=False)
     wanted = {spec.id for spec in specs}
     answers = [row for row in load_predictions(path) if row["episode_id"] in wanted]
     if not answers:
         raise DataError("no question could be asked: the log names the errors")
-    return vsi_report(answers) | {"failed": len(specs) - len(answers)}
+    return vsi_report(answers) | {"failed": len(specs) - len(answers), "skipped": skipped_rows(cfg, task)}
+
+
+def skipped_rows(cfg: Config, task: SpatialVQATask) -> int:
+    """Rows of the question file whose scenes are not among the folders."""
+    if (path := cfg.evaluation.question_file) is None:
+        return 0
+    skipped = len(load_questions(path, purpose="test")) - len(task.rows or ())
+    if skipped:
+        log.warning("%d rows of %s have no folder in evaluation.scenes: lookact eval vsi-bench asks all", skipped, path)
+    return skipped
 
 
 def shown_keeper(
@@ -200,12 +223,6 @@ def claim(folder: Path, who: Mapping[str, Any]) -> Path:
     identity.write_text(described)
     drop_torn_line(folder / PREDICTIONS)
     return folder / PREDICTIONS
-
-
-def fingerprint(checkpoint: Path) -> dict[str, Any]:
-    """Tells one checkpoint from another at the same place, without reading its weights."""
-    files = sorted(checkpoint.rglob("*.safetensors"))
-    return {"checkpoint": str(checkpoint), "files": [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]}
 
 
 def _aside(path: Path, described: str) -> Path:

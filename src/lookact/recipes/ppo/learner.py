@@ -11,12 +11,15 @@ from torch.optim import Optimizer
 from lookact.algorithms.vlm import Reference, open_reference
 from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
+from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.ppo.config import Config
 from lookact.rewards.answer import answer_score, format_fault, turn_taken
 from lookact.rewards.functions import load_rewards
 from lookact.rewards.shaping import WeightedParts, progress
 from lookact.tasks.settings import is_spatial_vqa
+from lookact.training.distributed import shard_policy
 from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
 
 
@@ -51,19 +54,27 @@ class Learner:
 
 
 def make_learner(cfg: Config, policy: ChatVLM, critic: ChatVLM) -> Learner:
-    """The reference is the policy as it is now."""
+    """The reference is the policy as it is now; sharded over processes where that is asked for."""
     head = critic.value_head if critic is policy else critic
     assert head is not None
+    reference = open_reference(policy, cfg.kl.reference)
+    for part in (policy, reference.chat) if isinstance(reference, CopyReference) else (policy,):
+        shard_policy(part, cfg.parallel.kind)
     return Learner(
         policy,
         critic,
-        reference=open_reference(policy, cfg.kl.reference),
+        reference=reference,
         optimizer=build_adamw({"policy": policy.model}, lr=cfg.learn.lr, eps=cfg.learn.adam_eps),
         critic_optimizer=build_adamw({"critic": head}, lr=cfg.critic.lr),
         guard=NonFiniteGuard(),
         critic_guard=NonFiniteGuard(),
         kl_coef=AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon),
     )
+
+
+def limits_of(cfg: Config) -> MismatchLimits:
+    """How far sampler and learner may be apart."""
+    return mismatch_limits(cfg.model.dtype, token=cfg.learn.max_logprob_gap, mean=cfg.learn.max_mean_logprob_gap)
 
 
 def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:

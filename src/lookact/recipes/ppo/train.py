@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from lookact.algorithms.evaluation import Evaluator, reward_metrics
-from lookact.algorithms.rollouts import LocalRollouts, Sync, open_sampler, stop_on_errors
-from lookact.algorithms.sft import supervised_start
+from lookact.algorithms.rollouts import Rollouts, open_rollouts, staleness_of, stop_on_errors
+from lookact.algorithms.sft import measured_start, supervised_start
 from lookact.algorithms.token_ppo import (
     MicroBatch,
     apply_kl_penalty,
@@ -32,11 +33,12 @@ from lookact.algorithms.token_ppo import (
 from lookact.batch import Scores
 from lookact.ops.kl import k3, kl_loss
 from lookact.ops.masked import Metrics
+from lookact.ops.mismatch import ANYTHING
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.protocols import Task
 from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
-from lookact.recipes.ppo.learner import Learner, make_learner, make_rewards, set_rates
+from lookact.recipes.ppo.learner import Learner, limits_of, make_learner, make_rewards, set_rates
 from lookact.seeding import numpy_rng
 from lookact.training.distributed import sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes
@@ -55,7 +57,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     """SFT, PPO, and the reports before and after it."""
     task, final = make_task(cfg), cfg.evaluation.final_episodes
     policy, evaluator = open_policy(cfg, run.folder / "model"), make_evaluator(cfg, run.folder)
-    start = supervised_start(
+    seconds = supervised_start(
         policy,
         task,
         run,
@@ -64,41 +66,48 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         seed=cfg.seed,
         system=cfg.instructions,
         token_budget=cfg.learn.token_budget,
-        measure=lambda: evaluator.final_reports(policy, "before", episodes=final),
     )
     learner = make_learner(cfg, policy, open_critic(policy, cfg, run.folder))
-    run.restore(**learner.saved())
-    actor, sync = open_sampler(
+    with open_rollouts(
         policy,
-        cfg.engine,
-        cfg.sampling,
+        task,
+        sampler=cfg.sampler,
+        sampling=cfg.sampling,
+        concurrency=cfg.rollout,
         system=cfg.instructions,
+        model=cfg.model,
         vllm=cfg.vllm,
-        folder=run.folder / "engine",
-        max_logprob_gap=cfg.learn.max_logprob_gap,
-        closing=run.closing,
-    )
-    specs_of = partial(task.specs, cfg.seed, "train", groups=cfg.learn.episodes)
-    with LocalRollouts(policy, actor, task.make_env, lambda step: specs_of(step=step)) as rollouts:
-        train(cfg, run, task, learner, rollouts, sync, evaluator)
-    return evaluator.finish(policy, start, episodes=final)
+        ray=cfg.ray,
+        seed=cfg.seed,
+        folder=run.folder,
+        max_logprob_gap=limits_of(cfg).token,
+    ) as rollouts:
+        evaluator = replace(evaluator, rollouts=rollouts)
+        start = measured_start(run, seconds, lambda: evaluator.final_reports(policy, "before", episodes=final))
+        run.restore(**learner.saved())
+        run.save_on_sigterm = not cfg.ray.staleness
+        train(cfg, run, task, learner, rollouts, evaluator)
+        return evaluator.finish(policy, start, episodes=final, version=cfg.learn.iterations)
 
 
-def train(
-    cfg: Config, run: Run, task: Task, learner: Learner, rollouts: LocalRollouts, sync: Sync, evaluator: Evaluator
-) -> None:
+def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """PPO's iterations."""
     rewards, learn = make_rewards(cfg), cfg.learn
+    specs_of = partial(task.specs, cfg.seed, "train", groups=learn.episodes)
     for step in run.steps(learn.iterations, "ppo"):
         # rollouts: the sampler first takes over the learner's weights
-        metrics = sync(step - 1)
+        evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
         clock = [time.perf_counter()]
-        episodes = rollouts.collect(step, ahead=False)
+        episodes = rollouts.collect(specs_of(step=step), step - 1)
+        metrics = dict(rollouts.sync_metrics)
+        if not evaluates:
+            # none ahead over a checkpoint, so that it resumes
+            rollouts.prefetch(specs_of(step=step + 1), step - 1)
 
         # rewards
-        episodes = rewards.relabel(episodes)
+        episodes, lag = rewards.relabel(episodes), staleness_of(episodes, step)
         clock.append(time.perf_counter())
-        metrics |= rollout_metrics(episodes, task.outcome) | reward_metrics(episodes)
+        metrics |= rollout_metrics(episodes, task.outcome) | reward_metrics(episodes) | {"rollout/staleness": lag}
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
         # advantages
@@ -115,13 +124,14 @@ def train(
         # evaluate, log, checkpoint
         clock.append(time.perf_counter())
         metrics |= {"time/rollout": clock[1] - clock[0], "time/learn": clock[2] - clock[1]}
-        evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
         if evaluates:
             report = evaluator.validate(learner.policy, step, episodes=cfg.evaluation.episodes, greedy=True)
             metrics |= task.report_metrics(report) | {"time/evaluate": time.perf_counter() - clock[2]}
         run.log(metrics, step, show=f"{'eval' if evaluates else 'rollout'}/{task.best}")
         if evaluates:
-            run.save(step, **learner.saved(), metrics=metrics, best=(f"eval/{task.best}", "max"))
+            run.save(
+                step, **learner.saved(), metrics=metrics, keep=cfg.evaluation.keep, best=(f"eval/{task.best}", "max")
+            )
             show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
 
 
@@ -142,7 +152,9 @@ def compute_advantages(
         token_budget=learn.token_budget,
     )
     units = score_units(layout, minibatches, learner.policy, learner.critic, learner.reference, cfg.sampling.filters())
-    weights, gaps = mismatch_weights(units, cap=learn.mismatch_cap, max_gap=learn.max_logprob_gap)
+    # log-probs of stale weights differ, and rightly so: the importance weights make up for it
+    limits = ANYTHING if staleness_of(episodes, step) else limits_of(cfg)
+    weights, gaps = mismatch_weights(units, limits=limits, **cfg.importance_sampling.options())
     units, kl = apply_kl_penalty(units, learner.kl_coef.coef if cfg.kl.use == "reward" else 0.0)
     advantages = token_advantages(
         units,
@@ -170,11 +182,11 @@ def update(
         for epoch in range(learn.epochs)
         for index in numpy_rng(cfg.seed, "order", step, epoch).permutation(len(minibatches))
     ]
-    policy.train()
+    policy.eval()
     taken: list[dict[str, float]] = []
     for minibatch in order:
         sums = WeightedSum()
-        for micro, share in weighted(minibatch, lambda micro: micro.batch.mask.sum()):
+        for micro, share in weighted(minibatch, lambda micro: micro.batch.mask.sum(), policy=policy):
             scores = (policy if acts else critic).evaluate(micro.batch.inputs, **filters)
             apart = acts and critic is not policy
             values = critic.evaluate(micro.batch.inputs, **filters).values if apart else scores.values

@@ -10,7 +10,8 @@ from lookact.config import setting
 
 VLM_JUDGES = ("embedded", "server")
 """Judges that compare images; the others are simulated teachers, given the true rewards."""
-LABELS = "labels.safetensors"
+LABELS = "labels"
+"""Folder of labelled pairs, one file a feedback round."""
 NO_PATH = (None, "", "None", "none", "null", "~")
 """What people and their tools write where there is no path."""
 
@@ -19,14 +20,22 @@ NO_PATH = (None, "", "None", "none", "null", "~")
 class EnvConfig:
     """The task, and how it is rendered."""
 
-    task: str = setting("Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, or a Gymnasium id")
+    task: str = setting(
+        "Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, MODULE:NAME, FILE.py:NAME, or a Gymnasium id"
+    )
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
     action_repeat: int = setting(1, help="simulator steps per decision", least=1)
-    image_size: int = setting(64, help="pixels per side, a multiple of 32 for an embedded judge", least=16)
-    camera_name: str = setting("corner2", help="MetaWorld camera")
+    image_size: int = setting(64, help="pixels per side of the frames that the replay keeps", least=16)
+    camera_name: str = setting(
+        "task",
+        help="MetaWorld camera, task: a view of the task's own, objects painted; or a picture of another's observation",
+    )
     crop: tuple[float, float, float, float] = setting(
         (0.0, 0.0, 1.0, 1.0), help="part of MetaWorld's image to keep: top, left, bottom, right", least=0, most=1
+    )
+    judge_image_size: int = setting(
+        0, help="pixels per side of what a VLM judge sees, kept as JPEG; 0: the replay's frames", least=0
     )
 
 
@@ -34,8 +43,9 @@ class EnvConfig:
 class ClientConfig:
     """How a VLM judge is queried."""
 
-    variant: Literal["two_step", "single", "rating"] = setting(
-        "single", help="describe both images and then decide, decide at once, or rate each image"
+    variant: Literal["two_step", "single", "logprob", "rating", "yes"] = setting(
+        "single",
+        help="describe and then decide, decide at once (by words or log P), rate each image, or log P(yes) of each",
     )
     url: str = setting("", help="of a server that runs already; empty: by SERVER_HOST and SERVER_PORT")
     checkpoint: str = setting("", help="an embedded judge that was trained before; empty: train one")
@@ -44,6 +54,9 @@ class ClientConfig:
     on_timeout: Literal["wait", "stop"] = setting(
         "wait", help="when the server stays away: wait for it (an embedded one is restarted), or stop the run"
     )
+    max_wait_s: float = setting(21_600.0, help="seconds that a server may stay away before the run stops", least=0)
+    model: str = setting("", help="name of the model to ask for; empty: the first that the server lists")
+    key_variable: str = setting("SERVER_TOKEN", help="environment variable that holds the server's key")
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,9 @@ class SFTConfig:
     margin: float = setting(
         0.05, help="pairs whose progress differs by less are labelled as no preference", least=0, below=1
     )
+    tasks: tuple[str, ...] = setting(
+        (), help="tasks to train the judge on in place of env.task, which it then never saw"
+    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class JudgeConfig:
     )
     client: ClientConfig = ClientConfig()
     sft: SFTConfig = SFTConfig()
+    mistake_prob: float = setting(0.1, help="share of labels turned around, with kind=mistake", least=0, most=1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,12 @@ class FeedbackConfig:
         "uniform", help="query selection among the candidate pairs"
     )
     candidates: int = setting(10, help="candidate pairs per query", least=1)
-    segment_length: int = setting(1, help="steps per segment; the judge sees the last frame", least=1)
+    segment_length: int = setting(1, help="steps per segment", least=1)
+    frames: int = setting(
+        1,
+        help="steps of a segment that a VLM judge sees, side by side, the last among them; only these are summed",
+        least=1,
+    )
     cached_label_path: str | None = setting(
         None, help="labels of an earlier run, or its folder, to start with; they count towards the total"
     )
@@ -224,9 +246,9 @@ PRESETS = {
         evaluation=EvaluationConfig(every=10, episodes=5, final_episodes=30),
     ),
     "full": Config(
-        env=EnvConfig(task="sweep-into-v3", horizon=250, action_repeat=2, image_size=128),
+        env=EnvConfig(task="sweep-into-v3", horizon=250, action_repeat=2, judge_image_size=300),
         judge=JudgeConfig(kind="server", client=ClientConfig(variant="two_step", timeout_s=600.0)),
-        feedback=FeedbackConfig(total=20_000, pairs_per_round=40, every=16),
+        feedback=FeedbackConfig(total=10_000, pairs_per_round=40, every=15),
         reward_model=RewardModelConfig(inputs="frame"),
         learn=SACConfig(episodes=4000, random_episodes=4, unsupervised_episodes=36, replay_capacity=100_000),
         evaluation=EvaluationConfig(every=40, final_episodes=100),
@@ -236,13 +258,19 @@ PRESETS = {
 
 
 def label_file(text: str | None) -> Path | None:
-    """The file of cached labels, by its path or a run's folder; None for each way to write that there is none."""
+    """Cached labels, by their own path or a run's folder; None for each way to write that there is none."""
     if text in NO_PATH:
         return None
     path = Path(str(text))
-    return path / LABELS if path.is_dir() else path
+    return path / LABELS if path.is_dir() and path.name != LABELS else path
+
+
+def needs_pictures(cfg: Config) -> bool:
+    """Whether the replay keeps pictures for a VLM judge, beside or in place of frames."""
+    return cfg.reward == "learned" and cfg.judge.kind in VLM_JUDGES and cfg.env.judge_image_size > 0
 
 
 def needs_frames(cfg: Config) -> bool:
-    """Whether the replay keeps frames: for a VLM judge, or for a reward model that reads them."""
-    return cfg.reward == "learned" and (cfg.judge.kind in VLM_JUDGES or cfg.reward_model.inputs == "frame")
+    """Whether the replay keeps frames: for a reward model that reads them, or for a judge without larger pictures."""
+    judged = cfg.judge.kind in VLM_JUDGES and not cfg.env.judge_image_size
+    return cfg.reward == "learned" and (judged or cfg.reward_model.inputs == "frame")

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_episodes import control_turn
 from lookact.algorithms.judge_training import REPORT
+from lookact.data.replay import Replay
 from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of, make_control_env
-from lookact.envs.control.task_names import is_metaworld
+from lookact.envs.control.gym_control import instruction_of
+from lookact.envs.control.metaworld_views import view_of
 from lookact.errors import ConfigError
 from lookact.judges.goals import goal_of
 from lookact.models.sac import SAC
-from lookact.recipes.pref_sac.config import Config, EnvConfig
+from lookact.recipes.pref_sac.config import Config, EnvConfig, needs_frames, needs_pictures
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.evaluation import (
     EPISODES,
@@ -42,15 +44,16 @@ SHOWN = 4
 
 
 def make_env(config: EnvConfig) -> ControlEnv:
-    """The task's environment: a state, actions in [-1, 1], a fixed horizon and images."""
-    sizes = {"horizon": config.horizon, "action_repeat": config.action_repeat, "image_size": config.image_size}
-    view: dict[str, Any] = {"camera": config.camera_name, "crop": config.crop} if is_metaworld(config.task) else {}
-    return make_control_env(config.task, **sizes, **view)
+    """The task's environment: a state, actions in [-1, 1], a fixed horizon, images as large as anybody needs them."""
+    size = config.judge_image_size or config.image_size
+    sizes = {"horizon": config.horizon, "action_repeat": config.action_repeat, "image_size": size}
+    return make_control_env(config.task, **sizes, camera=config.camera_name, crop=config.crop)
 
 
 def goal_in_words(env: EnvConfig) -> str:
-    """What the judge is told."""
-    return env.goal or goal_of(env.task)
+    """What the judge is told: of what the task's own view shows, where it is shown that."""
+    view = view_of(env.task) if env.camera_name == "task" else None
+    return env.goal or instruction_of(env.task) or (view.goal if view is not None else goal_of(env.task))
 
 
 def goal_or_task(env: EnvConfig) -> str:
@@ -67,6 +70,26 @@ def make_sac(cfg: Config) -> SAC:
     sizes = int(np.prod(env.observation_space.shape or ())), int(np.prod(env.action_space.shape or ()))
     sac = SAC(*sizes, hidden=cfg.learn.hidden, alpha=cfg.learn.alpha, generator=torch_rng(cfg.seed, "networks"))
     return sac.to(cfg.device)
+
+
+def make_replay(cfg: Config, env: ControlEnv) -> Replay:
+    """An empty replay for this environment, with the images that judge and reward model will need."""
+    shape: Any = None
+    if needs_frames(cfg):
+        env.reset(seed=0)
+        shape = np.asarray(env.render()).shape
+        if cfg.env.judge_image_size:
+            shape = (cfg.env.image_size, cfg.env.image_size, 3)
+    replay = Replay(
+        capacity=min(cfg.learn.replay_capacity, cfg.learn.episodes * horizon_of(env)),
+        state_size=int(np.prod(env.observation_space.shape or ())),
+        action_size=int(np.prod(env.action_space.shape or ())),
+        frame_shape=shape,
+        pictures=needs_pictures(cfg),
+        pinned=cfg.device.startswith("cuda"),
+    )
+    logger.info("the replay holds %d transitions in %.0f MB", replay.capacity, replay.nbytes / 1e6)
+    return replay
 
 
 def random_policy(size: int, seed: int) -> Act:
@@ -178,6 +201,6 @@ def evaluate(
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Refused: what this recipe keeps are labels, and training itself writes them down."""
     raise ConfigError(
-        "pref-sac collects while it trains: see vlm_query_log.csv and labels.safetensors of a run; "
+        "pref-sac collects while it trains: see vlm_query_log.csv and labels of a run; "
         "its episodes are kept by train and by lookact eval pref-sac"
     )

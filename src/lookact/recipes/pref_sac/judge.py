@@ -10,9 +10,12 @@ import hashlib
 import itertools
 import logging
 import os
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lookact.algorithms.judge_diary import JudgeDiary
 from lookact.algorithms.judge_training import (
     HELD_OUT,
     REPORT,
@@ -36,20 +40,22 @@ from lookact.algorithms.reward_learning import (
     teacher_labeller,
     vlm_labeller,
 )
-from lookact.data.replay import PreferenceStore
+from lookact.data.preferences import PreferenceStore, load_labels
+from lookact.data.replay import Replay
 from lookact.envs.control.fixed_horizon import horizon_of
 from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
 from lookact.envs.control.task_names import is_metaworld
-from lookact.errors import EngineError, JudgeError
+from lookact.errors import EngineError, JudgeError, JudgeRefused
 from lookact.judges.client import ClientSpec, JudgeClient, server_url
 from lookact.judges.teachers import TEACHERS
-from lookact.judges.vlm_judge import Pair, ReplyCache, VLMJudge
+from lookact.judges.vlm_judge import QUESTIONS, Pair, ReplyCache, VLMJudge
 from lookact.models.reward_model import make_reward_model
-from lookact.recipes.pref_sac.config import ClientConfig, Config, EnvConfig
+from lookact.recipes.pref_sac.config import LABELS, VLM_JUDGES, ClientConfig, Config, EnvConfig, label_file
 from lookact.recipes.pref_sac.evaluate import goal_in_words, make_env
 from lookact.rollout.samplers.server_process import ServerProcess
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.progress import progress
+from lookact.training.run import Run, artifact_folder
 from lookact.types import Preference
 
 logger = logging.getLogger(__name__)
@@ -57,21 +63,48 @@ RANDOM_PROBS = (0.0, 0.3, 0.6, 1.0)
 """Of the noisy experts, in turn: images of every quality."""
 OWN_TIMEOUT_S = 2.0
 """Before an embedded server is checked: whether its process lives is known at once."""
+PAUSE_S = 0.5
+"""Between two tries to reach a server that is away, beside those of the client."""
 START_S = 600.0
 """Seconds in which it must be up, on a machine that may be busy."""
 
 
-def open_feedback(cfg: Config, shape: tuple[int, ...], folder: Path, closing: ExitStack) -> Feedback:
-    """A new reward ensemble on inputs of `shape`, and the judge who labels for it, open until `closing` ends."""
-    how = cfg.reward_model
+def open_feedback(cfg: Config, replay: Replay, run: Run, closing: ExitStack) -> Feedback:
+    """A new reward ensemble on what the replay holds, and the judge who labels for it, open until `closing` ends."""
+    how, shape = cfg.reward_model, replay.feature_shape(cfg.reward_model.inputs)
     model = make_reward_model(
         shape, members=how.ensemble_size, hidden=how.hidden, generator=torch_rng(cfg.seed, "reward")
     ).to(cfg.device)
     dtype = torch.float32 if how.inputs == "state" else torch.uint8
-    store = PreferenceStore(capacity=cfg.feedback.total, shape=(cfg.feedback.segment_length, *shape), dtype=dtype)
-    label, judge = open_labeller(cfg, folder, closing)
+    steps = cfg.feedback.frames if cfg.judge.kind in VLM_JUDGES else cfg.feedback.segment_length
+    labels = label_folder(run)
+    store = PreferenceStore(capacity=cfg.feedback.total, shape=(steps, *shape), dtype=dtype, folder=labels)
+    label, judge = open_labeller(cfg, run.folder / "judge", closing)
     reward = LearnedReward(model, how.inputs, sharpness=how.reward_sharpness)
     return Feedback(label, judge, store, RewardLearner(model, lr=how.lr), reward)
+
+
+def label_folder(run: Run) -> Path:
+    """Where the run writes its labels: beside its checkpoints; a run that goes on from another's takes them along."""
+    folder = (artifact_folder(run) or run.folder) / LABELS
+    if run.resumed_from is not None:
+        earlier = run.resumed_from.parent / LABELS
+        if earlier.is_dir() and earlier.resolve() != folder.resolve():
+            shutil.copytree(earlier, folder, dirs_exist_ok=True)
+    return folder
+
+
+def begin_labels(cfg: Config, feedback: Feedback | None) -> None:
+    """For a run from its start: no labels but those of an earlier run that it is told to begin with."""
+    if feedback is None:
+        return
+    if feedback.store.folder is not None:
+        shutil.rmtree(feedback.store.folder, ignore_errors=True)
+    if (path := label_file(cfg.feedback.cached_label_path)) is not None:
+        load_labels(feedback.store, path)
+    if feedback.judge is not None:
+        # a run that was killed before its first checkpoint left a diary of pairs that did not count
+        feedback.judge.load_state_dict(dict(feedback.judge.counts))
 
 
 def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labeller, JudgeService | None]:
@@ -80,7 +113,10 @@ def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labell
     An embedded judge is trained and measured first, unless an earlier part of the run did it.
     """
     if cfg.judge.kind in TEACHERS:
-        return teacher_labeller(TEACHERS[cfg.judge.kind], seed=derive(cfg.seed, "teacher") % 2**31), None
+        teacher = TEACHERS[cfg.judge.kind]
+        if cfg.judge.kind == "mistake":
+            teacher = replace(teacher, mistake=cfg.judge.mistake_prob)
+        return teacher_labeller(teacher, seed=derive(cfg.seed, "teacher") % 2**31), None
     embedded, goal = cfg.judge.kind == "embedded", goal_in_words(cfg.env)
     service = JudgeService(
         cfg.judge.client, checkpoint=embedded_judge(cfg, folder) if embedded else None, folder=folder
@@ -89,25 +125,49 @@ def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labell
     if embedded and not (folder / REPORT).exists():
         count = cfg.judge.sft.held_out
         held_out = render_labelled_images(cfg.env, count, seed=derive(cfg.seed, "held-out pictures"))
-        untouched = service.state_dict()
+        untouched = service.judge.state_dict()
         report = measure_judge(service, held_out, goal, pairs=count, seed=cfg.seed, folder=folder)
-        service.load_state_dict(untouched)
+        service.judge.load_state_dict(untouched)
         logger.info("the judge: %s; see %s and %s", clear_accuracy(report), folder / REPORT, folder / HELD_OUT)
-    return vlm_labeller(service, goal), service
+    if not embedded:
+        ask_trial_question(service, cfg.env, goal)
+
+    def note(number: int, preferences: Sequence[Preference], scores: NDArray[np.float64]) -> None:
+        service.diary.extend(number, goal, QUESTIONS[cfg.judge.client.variant], preferences, scores)
+
+    return vlm_labeller(service, goal, note), service
+
+
+def ask_trial_question(service: JudgeService, config: EnvConfig, goal: str) -> None:
+    """One pair, before the first step: a server that refuses, or whose replies can't be read, is found out now."""
+    env, untouched = make_env(config), service.judge.state_dict()
+    images: list[Any] = []
+    for seed in range(2):
+        env.reset(seed=seed)
+        env.step(np.full(env.action_space.shape or (), 1.0 - 2.0 * seed, np.float32))
+        images.append(env.render())
+    env.close()
+    (told,) = service.compare([(images[0], images[1])], goal)
+    if service.counts["unparsable"] > untouched["unparsable"]:
+        logger.warning("the judge's reply to a trial question can't be read as 0, 1 or -1: %r", told.raw_text[-200:])
+    else:
+        logger.info("the judge answers a trial question: %r", told.raw_text[-200:])
+    service.judge.load_state_dict(untouched)
 
 
 def embedded_judge(cfg: Config, folder: Path) -> Path:
-    """The folder of a judge trained for this task: given, made by an earlier part of this run, or made now."""
+    """The folder of a judge: given, made by an earlier part of this run, or trained now, for this task or on others."""
     if cfg.judge.client.checkpoint:
         return Path(cfg.judge.client.checkpoint)
     if not (folder / "model").exists():
         sft = cfg.judge.sft
-        data = render_labelled_images(cfg.env, sft.images, seed=derive(cfg.seed, "pictures"))
+        envs = [replace(cfg.env, task=task, goal="") for task in sft.tasks] or [cfg.env]
+        seed, count = derive(cfg.seed, "pictures"), sft.images // len(envs)
+        data = {goal_in_words(env): render_labelled_images(env, count, seed=seed) for env in envs}
         folder.mkdir(parents=True, exist_ok=True)
         train_judge(
             folder / "model",
             data,
-            goal_in_words(cfg.env),
             regression_epochs=sft.regression_epochs,
             qa_pairs=sft.qa_pairs,
             epochs=sft.epochs,
@@ -115,6 +175,7 @@ def embedded_judge(cfg: Config, folder: Path) -> Path:
             lr=sft.lr,
             margin=sft.margin,
             seed=cfg.seed,
+            yes=cfg.judge.client.variant == "yes",
         )
     return folder / "model"
 
@@ -158,6 +219,7 @@ class JudgeService:
         self.config = client
         self.server = None if checkpoint is None else own_server(checkpoint, folder / "server.log", client)
         self.judge = VLMJudge(self._connect(), variant=client.variant, cache=ReplyCache(folder / "replies"))
+        self.diary = JudgeDiary(folder)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -165,14 +227,21 @@ class JudgeService:
         return dict(self.judge.counts)
 
     def compare(self, pairs: Sequence[Pair], goal: str) -> list[Preference]:
-        """A verdict for every pair; returns only when the server has answered all of them."""
+        """A verdict for every pair. A server that is away is waited for; what it refuses would be refused again."""
+        answered, since = -1, time.monotonic()
         while True:
             try:
                 return self.judge.compare(pairs, goal)
+            except JudgeRefused:
+                raise
             except JudgeError as error:
-                if self.config.on_timeout == "stop":
+                if self.counts["requests"] > answered:
+                    answered, since = self.counts["requests"], time.monotonic()
+                away = time.monotonic() - since
+                if self.config.on_timeout == "stop" or away > self.config.max_wait_s:
                     raise
-                logger.warning("waiting for the judge: %s", error)
+                logger.warning("waiting for the judge, away for %.0f s: %s", away, error)
+                time.sleep(PAUSE_S)
                 # somebody else's server is left to its owner
                 if self.server is not None:
                     self.judge.client.close()
@@ -183,6 +252,7 @@ class JudgeService:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.judge.load_state_dict(state)
+        self.diary.keep(state["pairs"])
 
     def close(self) -> None:
         """Ends the connection, and the server where it is our own."""
@@ -201,7 +271,8 @@ class JudgeService:
         return JudgeClient(
             ClientSpec(
                 url=self.server.url if self.server is not None else self.config.url or server_url(),
-                token="" if own else os.environ.get("SERVER_TOKEN", ""),
+                model="" if own else self.config.model,
+                token="" if own else os.environ.get(self.config.key_variable, ""),
                 retry_s=min(OWN_TIMEOUT_S, timeout_s) if own else timeout_s,
                 concurrency=self.config.concurrency,
             )

@@ -25,17 +25,18 @@ from lookact.algorithms.reward_learning import (
     label_accuracy,
     round_size,
     select_pairs,
+    shown_steps,
     state_entropy_rewards,
 )
-from lookact.data.replay import Replay, Transitions, load_labels, save_labels
+from lookact.data.replay import Replay, Transitions
 from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of
 from lookact.errors import ConfigError
 from lookact.models.sac import SACLearner
 from lookact.ops.masked import Metrics
 from lookact.ops.sac_loss import actor_loss, critic_loss, critic_target, polyak_update, temperature_loss
-from lookact.recipes.pref_sac.config import LABELS, Config, SACConfig, label_file, needs_frames
-from lookact.recipes.pref_sac.evaluate import collect, evaluate, final_report, make_env, make_sac, validate
-from lookact.recipes.pref_sac.judge import open_feedback
+from lookact.recipes.pref_sac.config import Config, SACConfig
+from lookact.recipes.pref_sac.evaluate import collect, evaluate, final_report, make_env, make_replay, make_sac, validate
+from lookact.recipes.pref_sac.judge import begin_labels, open_feedback
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.checkpoint import Best
 from lookact.training.distributed import world_size
@@ -55,12 +56,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         raise ConfigError(f"pref-sac trains in one process, not in {world_size()}: leave --processes out")
     begin_artifacts(run)
     env, sac, learn = make_env(cfg.env), make_sac(cfg), cfg.learn
-    learner = SACLearner(sac, lr=learn.lr)
-    env.reset(seed=0)
-    shape: Any = np.asarray(env.render()).shape if needs_frames(cfg) else None
-    capacity = min(learn.replay_capacity, learn.episodes * horizon_of(env))
-    replay = Replay(capacity=capacity, state_size=sac.state_size, action_size=sac.action_size, frame_shape=shape)
-    logger.info("the replay holds %d transitions in %.0f MB", replay.capacity, replay.nbytes / 1e6)
+    learner, replay = SACLearner(sac, lr=learn.lr), make_replay(cfg, env)
     queries = Table(run.folder / "vlm_query_log.csv", QUERY_COLUMNS)
     evals = Table(run.folder / "eval.csv", EVAL_COLUMNS)
     weights: dict[str, Any] = {"sac": sac, "replay": replay.write}
@@ -68,8 +64,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     with ExitStack() as closing:
         feedback = None
         if cfg.reward == "learned":
-            inputs: Any = (sac.state_size,) if cfg.reward_model.inputs == "state" else shape
-            feedback = open_feedback(cfg, inputs, run.folder / "judge", closing)
+            feedback = open_feedback(cfg, replay, run, closing)
             weights["reward"], state = feedback.learner.model, state | feedback.state
         checkpoint = run.restore(weights=weights, state=state)
         if checkpoint is not None:
@@ -77,6 +72,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         else:
             queries.begin()
             evals.begin()
+            begin_labels(cfg, feedback)
 
         for episode in run.steps(learn.episodes, "acting and learning"):
             # environment steps and SAC updates
@@ -91,8 +87,6 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             since = episode - learn.random_episodes - learn.unsupervised_episodes
             if feedback is not None and since >= 0 and since % cfg.feedback.every == 0:
                 metrics |= feedback_round(cfg, feedback, learner, replay, queries, episode)
-                if len(feedback.store):
-                    save_labels(feedback.store, run.folder / LABELS)
             asked = time.perf_counter()
             metrics |= {"time/act": acted - began, "time/feedback": asked - acted}
 
@@ -116,7 +110,7 @@ def run_episode(
     """One episode into the replay, with SAC updates after its steps; none while actions are random."""
     sac, learn = learner.sac, cfg.learn
     random = episode <= learn.random_episodes
-    exploring = feedback is not None and episode <= learn.random_episodes + learn.unsupervised_episodes
+    exploring = feedback is not None and not feedback.learner.fits
     act_rng, learn_rng = torch_rng(cfg.seed, "act", episode), torch_rng(cfg.seed, "learn", episode)
     action_rng, sticky = numpy_rng(cfg.seed, "random actions", episode), learn.sticky_action_prob
     state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
@@ -129,14 +123,15 @@ def run_episode(
         elif step == 0 or not sticky or action_rng.random() >= sticky:
             action = action_rng.uniform(-1.0, 1.0, sac.action_size).astype(np.float32)
         next_state, true_reward, terminated, truncated, info = env.step(action)
-        frame: Any = env.render() if replay.has_frames else None
-        score = float(true_reward)
-        # reward: none before the first feedback round, which relabels; then the learned one, or the true one
+        image: Any = env.render() if replay.has_frames or replay.has_pictures else None
+        (frame, picture), score = replay.images(image), float(true_reward)
+        # reward: none before the first fit, which relabels; then the learned one, or the true one
         if feedback is None:
             reward = learn.reward_scale * score
         else:
             reward = 0.0 if exploring else feedback.reward.of_step(next_state, frame)
-        replay.add(state, action, reward, next_state, terminated, truncated, frame=frame, score=score)
+        kept: Any = {"frame": frame, "picture": picture, "score": score}
+        replay.add(state, action, reward, next_state, terminated, truncated, **kept)
         state = next_state
         train_return, true_return = train_return + reward, true_return + score
         success = success or bool(info["success"])
@@ -192,19 +187,18 @@ def feedback_round(
     """Label queries, fit the reward ensemble, relabel the replay; the first time the critics are reset."""
     how, model, store, learn = cfg.feedback, cfg.reward_model, feedback.store, cfg.learn
     number = (episode - learn.random_episodes - learn.unsupervised_episodes) // how.every
-    if number == 0:
-        # normaliser of the reward model, and the labels of an earlier run
+    first = not feedback.learner.fits
+    if first:
+        # normaliser of the reward model
         seen = replay.features(np.arange(len(replay)), model.inputs)
         feedback.learner.model.fit_normaliser(torch.from_numpy(seen))
-        if (file := label_file(how.cached_label_path)) is not None:
-            load_labels(store, file)
     asked, done = store.counts["pairs"], episode / learn.episodes
     count = round_size(how.schedule, average=how.pairs_per_round, total=how.total, asked=asked, done=done)
     metrics = label_queries(cfg, feedback, replay, queries, number, count) if count else {}
     if not len(store):
         logger.warning("the judge has preferred nothing yet: %d pairs asked about", store.counts["pairs"])
         return metrics
-    if count or number == 0:
+    if count or first:
         metrics |= feedback.learner.fit(
             store,
             epochs=model.epochs,
@@ -214,7 +208,7 @@ def feedback_round(
             bootstrap=model.bootstrap,
         )
         metrics |= feedback.reward.relabel(replay)
-    if number == 0:
+    if first:
         # the critics know the exploration bonus only
         learner.reset_critics(torch_rng(cfg.seed, "critics"))
         generator = torch_rng(cfg.seed, "after reset")
@@ -234,8 +228,10 @@ def label_queries(
     rng = numpy_rng(cfg.seed, "queries", number)
     drawn = draw_pairs(replay, length=how.segment_length, count=candidates, rng=rng)
     pairs = select_pairs(how.strategy, drawn, count=count, replay=replay, model=model, kind=inputs)
-    # labels
-    query = Query.of(replay, pairs)
+    # labels: a judge who is shown images sees some steps of a segment, and only these are summed
+    shown = feedback.judge is not None
+    pairs = shown_steps(pairs, how.frames) if shown else pairs
+    query = Query.of(replay, pairs, shown=shown)
     labels, scores = np.array(feedback.label(query, number)), query.true_rewards.sum(axis=2)
     now = datetime.now().isoformat(timespec="seconds")
     queries.extend([(*both, label, now, number) for both, label in zip(scores.tolist(), labels.tolist())])

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from lookact.algorithms.vlm_settings import QWEN3_VL_8B, SFT, Model, RaySettings, VisionPretraining
+from lookact.algorithms.vlm_settings import (
+    QWEN3_VL_2B,
+    QWEN3_VL_4B,
+    QWEN3_VL_8B,
+    SFT,
+    Model,
+    RaySettings,
+    VisionPretraining,
+)
 from lookact.config import setting
-from lookact.rollout.samplers.settings import Sampling
+from lookact.rollout.samplers.settings import Concurrency, Sampler, Sampling, VllmSpec
 from lookact.tasks.settings import NavigationConfig
-from lookact.training.settings import Parallel
+from lookact.training.settings import ImportanceSampling, Parallel
 
 INSTRUCTIONS = (
     "You walk through a room and see it through a camera. In each turn say in one sentence what you see of the object "
@@ -38,6 +46,10 @@ class Learn:
         "episode", help="advantage from the episode return, rewards-to-go per turn, or GiGPO's anchor states"
     )
     gamma: float = setting(1.0, help="discount a turn of the rewards-to-go (credit turn, anchor)", least=0, most=1)
+    zero_variance: Literal["skip", "refill"] = setting(
+        "skip", help="leave out groups of equal returns, or sample further starts until `groups` have a gradient (DAPO)"
+    )
+    refill_limit: int = setting(3, help="further rounds of rollouts an iteration at most (refill)", least=1)
     epochs: int = setting(1, help="passes over an iteration's episodes; the first is plain REINFORCE", least=1)
     policy_loss: Literal["ppo", "gspo", "cispo"] = setting("ppo", help="PPO's clip a token, GSPO's a row, or CISPO's")
     aggregate: Literal["token", "sequence", "constant"] = setting(
@@ -50,8 +62,14 @@ class Learn:
         1.0, help="weight of negative advantages; below 1 the policy learns more from successes", least=0, most=1
     )
     entropy_coef: float = setting(0.0, help="weight of the entropy bonus", least=0)
-    max_logprob_gap: float = setting(
-        1e-4, help="nats by which log-probs of sampler and learner may differ before the run stops", above=0
+    max_logprob_gap: float | None = setting(
+        None,
+        help="nats from the sampler's log-prob beyond which a token is left out of the loss, and 0.1% of tokens stop "
+        "the run; none: 1e-3 in float32, 0.5 in bfloat16",
+        above=0,
+    )
+    max_mean_logprob_gap: float | None = setting(
+        None, help="the same of the mean over tokens, which stops the run; none: 1e-4, 0.05", above=0
     )
     token_budget: int = setting(8192, help="padded tokens a micro-batch", least=64)
 
@@ -76,19 +94,26 @@ class Evaluation:
     episodes: int = setting(64, help="starts of each evaluation while training", least=1)
     final_episodes: int = setting(256, help="starts of the evaluations before and after RL; 0 leaves them out", least=0)
     num_envs: int = setting(64, help="episodes run in parallel", least=1)
+    keep: int = setting(3, help="newest checkpoints to keep, beside the best", least=1)
 
 
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
     task: str = setting("navigation", help="what is learned: a task's name, MODULE:NAME or FILE.py:NAME")
+    sampler: Sampler = setting(
+        "hf", help="who samples: the learner's own model, vLLM in this process, or a vLLM server that the run starts"
+    )
     instructions: str = setting("", help="system prompt; a model that was never shown the task needs one")
     model: Model = Model()
     env: NavigationConfig = NavigationConfig()
     sampling: Sampling = Sampling()
+    rollout: Concurrency = Concurrency()
+    vllm: VllmSpec = VllmSpec()
     vision_pretraining: VisionPretraining = VisionPretraining()
     sft: SFT = SFT()
     learn: Learn = Learn()
+    importance_sampling: ImportanceSampling = ImportanceSampling(level="none")
     kl: KL = KL()
     evaluation: Evaluation = Evaluation()
     parallel: Parallel = Parallel()
@@ -138,8 +163,28 @@ PRESETS = {
         env=NavigationConfig(image_size=448),
         instructions=INSTRUCTIONS,
         sampling=Sampling(max_tokens=256),
-        sft=SFT(demonstrations=2000, epochs=1, lr=1e-5),
-        learn=Learn(iterations=500, groups=16, group_size=8, lr=1e-6, max_logprob_gap=0.25, token_budget=32_768),
+        sft=SFT(demonstrations=2000, epochs=1, lr=1e-4),
+        learn=Learn(iterations=500, groups=16, group_size=8, lr=2e-5, token_budget=32_768),
         kl=KL(reference="frozen", coef=0.01, target=0.02),
+        rollout=Concurrency(max_concurrent_episodes=32),
+        evaluation=Evaluation(num_envs=16),
     ),
 }
+ONE_CARD = replace(
+    PRESETS["full"],
+    learn=replace(PRESETS["full"].learn, groups=8, token_budget=8192),
+    evaluation=Evaluation(num_envs=8),
+)
+"""For 24 GB, as `lookact plan` says."""
+PRESETS["2b"] = replace(
+    ONE_CARD,
+    model=QWEN3_VL_2B,
+    sampling=replace(ONE_CARD.sampling, max_tokens=128),
+    rollout=Concurrency(max_concurrent_episodes=16),
+)
+PRESETS["4b"] = replace(
+    ONE_CARD,
+    model=QWEN3_VL_4B,
+    sampling=replace(ONE_CARD.sampling, max_tokens=128),
+    rollout=Concurrency(max_concurrent_episodes=8),
+)

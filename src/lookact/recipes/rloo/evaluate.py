@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lookact.algorithms.evaluation import Evaluator, evaluate_task, fill_store
+from lookact.algorithms.rollouts import open_actor
 from lookact.algorithms.vlm import open_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.plots.navigation import draw_sheet
 from lookact.protocols import Actor
 from lookact.recipes.rloo.config import Config
-from lookact.rollout.samplers.hf import HFSampler
+from lookact.recipes.rloo.learner import limits_of
+from lookact.rollout.samplers.settings import Sampling
 from lookact.tasks.registry import make_task
 from lookact.tasks.settings import NavigationConfig
 from lookact.training.evaluation import EPISODES
@@ -32,7 +35,13 @@ def open_checkpoint(cfg: Config, checkpoint: Path) -> ChatVLM:
 def make_evaluator(cfg: Config, folder: Path) -> Evaluator:
     """For evaluations before, during and after training, which keep a few episodes in the run's folder."""
     task = make_task(cfg.env, cfg.seed)
-    return Evaluator(task, cfg.sampling, cfg.instructions, cfg.seed, cfg.evaluation.num_envs, folder)
+    return Evaluator(task, cfg.sampling, cfg.instructions, cfg.seed, cfg.evaluation.num_envs, folder, cfg.rollout)
+
+
+def acting(cfg: Config, policy: ChatVLM, sampling: Sampling, folder: Path) -> AbstractContextManager[Actor]:
+    """The policy behind the sampler that the config names."""
+    how: dict[str, Any] = {"system": cfg.instructions, "vllm": cfg.vllm, "max_logprob_gap": limits_of(cfg).token}
+    return open_actor(policy, sampler=cfg.sampler, sampling=sampling, folder=folder / "engine", **how)
 
 
 def evaluate(
@@ -40,14 +49,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """A checkpoint, or the uniformly random policy, on the test split; its episodes are kept in `folder`."""
     task = make_task(cfg.env, cfg.seed)
-    actor: Actor = task.random_actor()
+    opened: AbstractContextManager[Actor] = nullcontext(task.random_actor())
     if not dummy:
         assert checkpoint is not None
-        sampling = replace(cfg.sampling, greedy=greedy)
-        actor = HFSampler(open_checkpoint(cfg, checkpoint), sampling, system=cfg.instructions)
-    report = evaluate_task(
-        task, actor, seed=cfg.seed, episodes=episodes, num_envs=cfg.evaluation.num_envs, folder=folder
-    )
+        opened = acting(cfg, open_checkpoint(cfg, checkpoint), replace(cfg.sampling, greedy=greedy), folder)
+    how: dict[str, Any] = {"seed": cfg.seed, "episodes": episodes, "num_envs": cfg.evaluation.num_envs}
+    with opened as actor:
+        report = evaluate_task(task, actor, folder=folder, **how)
     if isinstance(cfg.env, NavigationConfig):
         draw_sheet(folder / EPISODES, folder / "sheet.png")
     return report
@@ -57,7 +65,7 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     """Fills `out` up to `episodes` episodes; what is there already is kept and counts."""
     task = make_task(cfg.env, cfg.seed)
     policy = open_policy(cfg, out / "model") if checkpoint is None else open_checkpoint(cfg, checkpoint)
-    actor = HFSampler(policy, cfg.sampling, system=cfg.instructions)
     specs = task.specs(cfg.seed, "collect", groups=episodes)
     draw = task.add_floor_map(specs)
-    return fill_store(out, specs, task.make_env, actor, num_envs=cfg.evaluation.num_envs, draw=draw)
+    with acting(cfg, policy, cfg.sampling, out) as actor:
+        return fill_store(out, specs, task.make_env, actor, num_envs=cfg.evaluation.num_envs, draw=draw)

@@ -17,6 +17,7 @@ from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
 from lookact.ops.kl import AdaptiveKL
+from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.rloo.config import Config
 from lookact.training.distributed import shard_policy
 from lookact.training.optim import NonFiniteGuard, build_adamw
@@ -51,6 +52,11 @@ def follow_reference(learner: Learner, cfg: Config, means: Mapping[str, float]) 
     if cfg.kl.target is None or not math.isfinite(means.get("policy/kl", math.nan)):
         return {}
     return {"policy/kl_coef": learner.kl_coef.update(means["policy/kl"], cfg.learn.groups * cfg.learn.group_size)}
+
+
+def limits_of(cfg: Config) -> MismatchLimits:
+    """How far sampler and learner may be apart in this run."""
+    return mismatch_limits(cfg.model.dtype, token=cfg.learn.max_logprob_gap, mean=cfg.learn.max_mean_logprob_gap)
 
 
 def make_learner(cfg: Config, policy: ChatVLM) -> Learner:

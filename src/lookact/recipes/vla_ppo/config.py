@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lookact.config import setting
+from lookact.envs.control.gym_control import ControlShapes, control_shapes
 from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
 from lookact.training.settings import PPO, Parallel
+
+if TYPE_CHECKING:
+    from lookact.data.lerobot.action_space import ActionSpace
+
+TASKS = ("reach", "push", "pick_place")
+"""Those of the tabletop."""
+CAMERAS, FPS = ("head", "wrist"), 10
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Model:
-    """The policy: encoders, fusion transformer, Gaussian action head, critic."""
+    """The policy: encoders, fusion transformer, action head, critic."""
 
     vision: Vision = Vision()
     text: Text = Text()
@@ -51,6 +59,14 @@ class Model:
     history: int = setting(5, help="action-history length: last actions in the observation", least=0)
     action_chunk: int = setting(
         1, help="action-chunk length; only the first action is executed, the rest are an auxiliary BC target", least=1
+    )
+    action_head: Literal["gaussian", "flow"] = setting(
+        "gaussian", help="a Gaussian, or flow matching whose denoising chain PPO scores"
+    )
+    flow_steps: int = setting(4, help="Euler steps of a flow head from noise to an action", least=1)
+    flow_noise: Literal["learned", "sde"] = setting(
+        "learned",
+        help="noise of those steps: a network's (Flow-Noise, ReinFlow), or Flow-SDE's with `std` as its level",
     )
     std_schedule: Literal["fixed", "learned", "decay"] = setting("fixed", help="standard deviation of actions")
     std: float = setting(0.2, help="standard deviation of actions, initial or fixed", above=0, most=1)
@@ -64,9 +80,12 @@ class Model:
 class EnvConfig:
     """The environment: task, action space, cameras, reward, domain randomisation."""
 
-    task: Literal["reach", "push", "pick_place"] = setting("pick_place", help="the task")
+    task: str = setting(
+        "pick_place", help="reach, push or pick_place, or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id"
+    )
     control: Literal["ee_delta", "delta_qpos"] = setting("ee_delta", help="action space: end-effector or joint deltas")
-    cameras: tuple[Literal["head", "wrist"], ...] = setting(("head", "wrist"), help="cameras")
+    cameras: tuple[str, ...] = setting(CAMERAS, help="head and wrist, or pictures of another's observation")
+    instruction: str = setting("", help="what the policy is told in another's task; empty: what that says")
     image_size: int = setting(64, help="pixels a side of a frame, an even number", least=16)
     max_steps: int = setting(40, help="steps after which an episode is truncated", least=1)
     reward_mode: Literal["dense", "sparse"] = setting("dense", help="progress of the task in a step, or 1 on success")
@@ -78,12 +97,23 @@ class EnvConfig:
     clutter: bool = setting(False, help="add visual clutter at the rim of the table")
 
     @property
-    def state_size(self) -> int:
-        return STATE_SIZE
+    def is_tabletop(self) -> bool:
+        return self.task in TASKS
 
     @property
-    def action_size(self) -> int:
-        return ACTION_SIZES[self.control]
+    def action_space(self) -> ActionSpace | None:
+        """What actions mean on the tabletop; nobody tells it of another's environment."""
+        from lookact.data.lerobot.action_space import ActionSpace
+
+        return ActionSpace(self.control, "none", "open_positive", FPS) if self.is_tabletop else None
+
+    @property
+    def shapes(self) -> ControlShapes:
+        """Cameras, sizes and instructions; another's environment is tried out for them."""
+        if self.is_tabletop:
+            return ControlShapes(self.cameras, STATE_SIZE, ACTION_SIZES[self.control], ())
+        own = () if self.cameras == CAMERAS else self.cameras
+        return control_shapes(self.task, own, instruction=self.instruction, known=TASKS)
 
 
 @dataclass(frozen=True)
@@ -100,6 +130,10 @@ class BC:
     demos: int = setting(200, help="demonstrations recorded by the scripted expert", least=1)
     dataset: str | None = setting(
         None, help="a LeRobot dataset folder to clone instead, with the environment's features", exists=True
+    )
+    rename: tuple[str, ...] = setting((), help="cameras of the dataset under the environment's names, as top=head")
+    action_bounds: Literal["recorded", "minmax", "quantile"] = setting(
+        "recorded", help="the dataset's actions as they are, in -1..1, or normalised by its statistics (q01 to q99)"
     )
     action_noise: float = setting(
         0.2,
@@ -149,6 +183,9 @@ class Evaluation:
     episodes: int = setting(50, help="episodes of an evaluation during training", least=1)
     final_episodes: int = setting(200, help="episodes before and after PPO; 0: none", least=0)
     ood_episodes: int = setting(100, help="of those for each out-of-distribution shift; 0: none", least=0)
+    instruction_episodes: int = setting(
+        100, help="of those with an empty, and with a wrong instruction; 0: none", least=0
+    )
     num_envs: int = setting(20, help="parallel environments", least=1)
     workers: int = setting(0, help="simulation processes; 0: one a core", least=0)
     videos: int = setting(4, help="episodes of each kind kept as mp4", least=0)
@@ -175,7 +212,9 @@ PRESETS = {
         env=EnvConfig(max_steps=24),
         bc=BC(pretrain_images=32, pretrain_epochs=1, freeze_vision=True, demos=4, epochs=1, save_every=10),
         learn=Learn(iterations=2, num_envs=4, rollout_steps=24, critic_warmup=1),
-        evaluation=Evaluation(every=1, episodes=2, final_episodes=4, ood_episodes=2, num_envs=4, videos=1),
+        evaluation=Evaluation(
+            every=1, episodes=2, final_episodes=4, ood_episodes=2, instruction_episodes=2, num_envs=4, videos=1
+        ),
     ),
     "small": Config(
         # a wide std first, for exploration and a clear advantage signal; a narrow one at the end, for precision
@@ -184,7 +223,9 @@ PRESETS = {
         bc=BC(pretrain_images=4000, pretrain_epochs=8, freeze_vision=True, demos=60, epochs=16, lr=2e-3),
         learn=Learn(iterations=80, lr=1.5e-4, critic_warmup=3),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=40, final_episodes=100, ood_episodes=50, num_envs=20, videos=2),
+        evaluation=Evaluation(
+            every=40, final_episodes=100, ood_episodes=50, instruction_episodes=50, num_envs=20, videos=2
+        ),
     ),
     "full": Config(
         model=Model(
@@ -200,6 +241,7 @@ PRESETS = {
             image_size=224, max_steps=60, distractors=2, background=True, light=True, camera=True, clutter=True
         ),
         bc=BC(demos=1000, epochs=30, batch_size=256, lr=1e-4),
+        learn=Learn(rollout_steps=60),
         evaluation=Evaluation(every=20, episodes=200, final_episodes=500, ood_episodes=200),
     ),
 }

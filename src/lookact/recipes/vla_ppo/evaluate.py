@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_episodes import control_turn, table_observation
 from lookact.data.lerobot.video import write_video
+from lookact.envs.tabletop.randomise import instruction_corpus
+from lookact.envs.tabletop.scene import COLOURS
 from lookact.envs.vector.vector_env import VectorEnv
 from lookact.models.vla.checkpoint import load_vla
 from lookact.models.vla.policy import VLA
-from lookact.recipes.vla_ppo.config import Config, EnvConfig, Evaluation
-from lookact.recipes.vla_ppo.task import FPS, table_maker, worker_count
+from lookact.recipes.vla_ppo.config import FPS, Config, EnvConfig, Evaluation
+from lookact.recipes.vla_ppo.task import table_maker, worker_count
 from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
 from lookact.training.distributed import all_reduce_sum, rank, unsharded, world_size
@@ -40,8 +44,12 @@ START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
 IN_DISTRIBUTION = "in_distribution"
 OOD_SHIFTS = ("vision", "semantics", "execution")
+INSTRUCTIONS = ("empty", "wrong")
+"""What a policy is told instead of the true instruction: one that is heeded must fail then."""
 Keep = Callable[[str, Iterator[Episode]], None]
 """Given an evaluation's name and those of its episodes that this process has."""
+Instruct = Callable[[int, str], str]
+"""An episode's number and its true instruction -> what the policy is told."""
 
 
 @dataclass
@@ -62,15 +70,25 @@ class EpisodeResult:
 class EvalActor:
     """Acts on all rows, each episode with a random stream of its own."""
 
-    def __init__(self, policy: VLA | None, rows: int, *, greedy: bool, seed: int, action_size: int) -> None:
-        """Without a policy, actions are uniformly random."""
+    def __init__(
+        self,
+        policy: VLA | None,
+        rows: int,
+        *,
+        greedy: bool,
+        seed: int,
+        action_size: int,
+        instruct: Instruct | None = None,
+    ) -> None:
+        """Without a policy, actions are uniformly random; `instruct` replaces the true instruction."""
+        self.instruct, self.numbers = instruct, dict[int, int]()
         self.actor = None if policy is None else ControlActor(policy, rows)
         self.greedy, self.seed, self.action_size = greedy, seed, action_size
         self.streams: dict[int, np.random.Generator] = {}
 
     def begin(self, row: int, number: int) -> None:
         """An episode begins on this row."""
-        self.streams[row] = numpy_rng(self.seed, "acting", number)
+        self.streams[row], self.numbers[row] = numpy_rng(self.seed, "acting", number), number
         if self.actor is not None:
             self.actor.reset_rows([row])
 
@@ -80,10 +98,14 @@ class EvalActor:
         rows = range(len(self.streams))
         if self.actor is None:
             return np.stack([self.streams[row].uniform(-1, 1, self.action_size) for row in rows]).astype(np.float32)
-        output = self.actor.policy.actor(self.actor.observe(observation))
-        noise = np.stack([self.streams[row].normal(size=self.action_size) for row in rows])
-        std = 0.0 if self.greedy else output.log_std.exp()
-        actions = (output.mean[:, 0] + std * torch.from_numpy(noise).to(output.mean)).clamp(-1.0, 1.0)
+        policy = self.actor.policy
+        if self.instruct is not None:
+            told = [self.instruct(self.numbers[row], text) for row, text in enumerate(observation.texts["instruction"])]
+            observation = replace(observation, texts={**observation.texts, "instruction": tuple(told)})
+        noise = np.stack([self.streams[row].normal(size=policy.spec.sample_size) for row in rows])
+        drawn = torch.from_numpy(0.0 * noise if self.greedy else noise).to(policy.device, torch.float32)
+        found, output = policy.sample(self.actor.observe(observation), drawn)
+        actions = policy.executed(found).clamp(-1.0, 1.0)
         self.actor.update(actions, output.carry)
         return actions.cpu().numpy()
 
@@ -105,6 +127,7 @@ def evaluate(
         split="test",
         episodes=episodes,
         ood_episodes=episodes,
+        instruction_episodes=episodes,
         greedy=greedy,
         videos=folder,
         keep=lambda kind, kept: keep_episodes(folder / EPISODES / kind, kept),
@@ -129,6 +152,7 @@ def final_reports(policy: VLA, cfg: Config, folder: Path, when: str) -> dict[str
     extras: dict[str, dict[str, Any]] = {
         "greedy": {
             "ood_episodes": cfg.evaluation.ood_episodes,
+            "instruction_episodes": cfg.evaluation.instruction_episodes,
             "videos": folder / "videos" if when == "after" else None,
         },
         "sampled": {},
@@ -158,25 +182,26 @@ def measure(
     episodes: int,
     greedy: bool,
     ood_episodes: int = 0,
+    instruction_episodes: int = 0,
     videos: Path | None = None,
     keep: Keep | None = None,
 ) -> dict[str, Any]:
     """In distribution, and `ood_episodes` episodes of each shift; videos go to a folder, a few episodes to `keep`.
 
-    `ood` holds a success rate for each shift, and `ci` the 95% intervals of everything under its name.
+    `ood` holds a success rate for each shift, `instruction` one for an empty and a wrong instruction on the first
+    `instruction_episodes` in distribution, and `ci` the 95% intervals of everything under its name.
     """
     found: dict[str, Any] = {}
-    for shift in ("none", *OOD_SHIFTS) if ood_episodes else ("none",):
+    how: dict[str, Any] = {"seed": seed, "split": split, "num_envs": evaluation.num_envs, "greedy": greedy}
+    how["workers"] = worker_count(evaluation.workers)
+    # the shifts are the tabletop's
+    for shift in ("none", *OOD_SHIFTS) if ood_episodes and env.is_tabletop else ("none",):
         results = run_episodes(
             policy,
             env,
             shift=shift,
-            seed=seed,
-            split=split,
             episodes=episodes if shift == "none" else ood_episodes,
-            num_envs=evaluation.num_envs,
-            workers=worker_count(evaluation.workers),
-            greedy=greedy,
+            **how,
             kept=max(evaluation.videos if videos is not None else 0, KEPT if keep is not None else 0),
         )
         found[shift] = summarise(results)
@@ -189,7 +214,35 @@ def measure(
     if found:
         report["ood"] = {shift: each["success_rate"] for shift, each in found.items()}
         report["ci"]["ood"] = {shift: each["ci"]["success_rate"] for shift, each in found.items()}
+    if instruction_episodes and env.is_tabletop and policy is not None:
+        told = {
+            kind: summarise(
+                run_episodes(policy, env, shift="none", episodes=instruction_episodes, instruction=kind, **how)
+            )
+            for kind in INSTRUCTIONS
+        }
+        report["instruction"] = {kind: each["success_rate"] for kind, each in told.items()}
+        report["ci"]["instruction"] = {kind: each["ci"]["success_rate"] for kind, each in told.items()}
     return report
+
+
+def replacement(env: EnvConfig, kind: str, seed: int) -> Instruct | None:
+    """None for the true instruction; else what an episode is told in its place: nothing, or another of the task's."""
+    if kind == "true":
+        return None
+    corpus = sorted(set(instruction_corpus(env.task))) if kind == "wrong" else []
+
+    def instruct(number: int, true: str) -> str:
+        others = [text for text in corpus if named(text) != named(true)]
+        return str(numpy_rng(seed, "instruction", number).choice(others)) if others else ""
+
+    return instruct
+
+
+def named(instruction: str) -> set[tuple[str, str]]:
+    """The colours that an instruction names, each with its thing: what it means, whatever its wording."""
+    words = re.findall(r"\w+", instruction.lower())
+    return {(colour, thing) for colour, thing in pairwise(words) if colour in COLOURS}
 
 
 def run_episodes(
@@ -204,6 +257,7 @@ def run_episodes(
     workers: int,
     greedy: bool,
     kept: int = 0,
+    instruction: str = "true",
 ) -> list[EpisodeResult]:
     """This process's share of a split's episodes, the same for any `num_envs`; the first `kept` keep their steps."""
     own = list(range(rank(), episodes, world_size()))
@@ -225,7 +279,9 @@ def run_episodes(
         start_seconds=START_SECONDS,
         step_seconds=STEP_SECONDS,
     )
-    actor = EvalActor(policy, rows, greedy=greedy, seed=derive(seed, split, shift), action_size=env.action_size)
+    size, own_seed = env.shapes.action_size, derive(seed, split, shift)
+    instruct = replacement(env, instruction, own_seed)
+    actor = EvalActor(policy, rows, greedy=greedy, seed=own_seed, action_size=size, instruct=instruct)
     try:
         with progress(len(own), f"evaluating {'in distribution' if shift == 'none' else shift}") as bar:
             return sorted(_run(envs, actor, numbers, kept, bar), key=lambda result: result.number)

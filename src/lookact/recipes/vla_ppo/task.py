@@ -1,4 +1,4 @@
-"""The task of vla-ppo: the tabletop environment, a policy for it, training episodes with a curriculum, demonstrations.
+"""The task of vla-ppo: the tabletop or another's environment, a policy, episodes with a curriculum, demonstrations.
 
 Demonstrations are recorded by the scripted expert in worker processes and kept as a LeRobot dataset.
 """
@@ -6,31 +6,34 @@ Demonstrations are recorded by the scripted expert in worker processes and kept 
 from __future__ import annotations
 
 import itertools
+import json
 import logging
-import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from lookact.data.lerobot.read import INFO, Demonstration, Wanted, read_demonstrations, read_info
+from lookact.data.lerobot.action_space import action_bounds as dataset_bounds
+from lookact.data.lerobot.read import INFO, Demonstration, read_demonstrations, read_info
 from lookact.data.lerobot.write import write_demonstrations
+from lookact.envs.control.gym_control import make_gym_control
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.experts import record
-from lookact.envs.tabletop.pretraining_images import LabelledImage, labelled_image
+from lookact.envs.tabletop.experts import Recording
+from lookact.envs.tabletop.pretraining_images import LabelledImage
 from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus
+from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
-from lookact.models.vla.checkpoint import make_vla
+from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
-from lookact.recipes.vla_ppo.config import Config, EnvConfig, Learn, Model
+from lookact.models.vlm.sources import TINY
+from lookact.recipes.vla_ppo.config import FPS, Config, EnvConfig, Learn, Model
+from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
 from lookact.training.distributed import rank, world_size
 from lookact.training.progress import progress
@@ -38,17 +41,17 @@ from lookact.training.weights import read_weights
 from lookact.types import PlanEpisode
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-FPS, ROBOT = 10, "lookact_panda"
-AT_ONCE = 8
-"""Episodes or images that a worker makes before it reports."""
-_table: list[Tabletop] = []
-"""A worker's own environment."""
+ROBOT = "lookact_panda"
+ActionBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def make_table(env: EnvConfig, *, shift: str = "none") -> Tabletop:
-    """One environment; `shift` is the out-of-distribution shift."""
-    return Tabletop(
+def table_maker(env: EnvConfig, *, shift: str = "none") -> Callable[[], Any]:
+    """What a worker process calls to make its environments, without loading torch; `shift`: out of distribution."""
+    if not env.is_tabletop:
+        how: dict[str, Any] = {"image_size": env.image_size, "max_steps": env.max_steps}
+        return partial(make_gym_control, env.task, instruction=env.instruction, cameras=env.shapes.cameras, **how)
+    return partial(
+        Tabletop,
         task=env.task,
         control=env.control,
         cameras=env.cameras,
@@ -61,11 +64,6 @@ def make_table(env: EnvConfig, *, shift: str = "none") -> Tabletop:
     )
 
 
-def table_maker(env: EnvConfig, *, shift: str = "none") -> Callable[[], Tabletop]:
-    """What a worker process calls to make its environments."""
-    return partial(make_table, env, shift=shift)
-
-
 def worker_count(wanted: int) -> int:
     """Worker processes of this process: as many as wanted, or with 0 one for each of its share of the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -75,22 +73,56 @@ def worker_count(wanted: int) -> int:
 # ---- policy
 
 
-def open_policy(model: Model, env: EnvConfig, *, seed: int) -> VLA:
-    """The policy before any training."""
+def policy_spec(model: Model, env: EnvConfig) -> PolicySpec:
+    """Observations, actions and sizes of the policy."""
     sizes = ("history", "action_chunk", "width", "layers", "heads", "value_layers", "std_schedule", "std", "final_std")
-    spec = PolicySpec(
-        cameras=tuple(env.cameras),
-        state_size=env.state_size,
-        action_size=env.action_size,
+    flow = ("action_head", "flow_steps", "flow_noise")
+    shapes = env.shapes
+    return PolicySpec(
+        cameras=shapes.cameras,
+        state_size=shapes.state_size,
+        action_size=shapes.action_size,
         memory=model.memory,
-        **{name: getattr(model, name) for name in sizes},
+        **{name: getattr(model, name) for name in (*sizes, *flow)},
     )
+
+
+def open_policy(model: Model, env: EnvConfig, *, seed: int, bounds: ActionBounds | None = None) -> VLA:
+    """The policy before any training; `bounds` are what its actions of -1 and 1 stand for."""
+    spec, shapes = replace(policy_spec(model, env), action_bounds=bounds), env.shapes
     vision, text = VisionSpec(**vars(model.vision)), TextSpec(**vars(model.text))
-    return make_vla(spec, vision, text, corpus=instruction_corpus(env.task), seed=seed, device=model.device)
+    corpus = instruction_corpus(env.task) if env.is_tabletop else shapes.instructions
+    return make_vla(spec, vision, text, corpus=corpus, seed=seed, device=model.device)
 
 
-def load_checkpoint(policy: VLA, checkpoint: str | None) -> None:
-    """The weights that PPO alone starts from."""
+def action_bounds(cfg: Config) -> ActionBounds | None:
+    """Bounds of a checkpoint's actions, or those of the dataset's statistics."""
+    if cfg.stage == "ppo" and cfg.checkpoint is not None and (Path(cfg.checkpoint) / SPEC).is_file():
+        return read_policy_spec(json.loads((Path(cfg.checkpoint) / SPEC).read_text("utf-8"))["policy"]).action_bounds
+    found = None if cfg.bc.dataset is None else dataset_bounds(Path(cfg.bc.dataset), cfg.bc.action_bounds)
+    return None if found is None else (tuple(found[0].tolist()), tuple(found[1].tolist()))
+
+
+def has_demonstrations(cfg: Config) -> bool:
+    """Whether there is anything to clone: another's task has no expert."""
+    return cfg.env.is_tabletop or cfg.bc.dataset is not None
+
+
+def from_scratch(cfg: Config) -> bool:
+    """Whether PPO starts from nothing."""
+    return not has_demonstrations(cfg) and cfg.checkpoint is None
+
+
+def freezes_encoders(cfg: Config) -> bool:
+    """Whether PPO leaves the encoders as they are; tiny ones that nothing has trained learn with the rest."""
+    return cfg.model.freeze_encoders and not (from_scratch(cfg) and cfg.model.vision.source == TINY)
+
+
+def load_checkpoint(policy: VLA, cfg: Config) -> None:
+    """The weights that PPO alone starts from; none where it starts from scratch."""
+    checkpoint = cfg.checkpoint
+    if from_scratch(cfg):
+        return
     if checkpoint is None:
         raise ConfigError("stage ppo trains a policy that was cloned: name it with --checkpoint, or use stage both")
     if not Path(checkpoint).is_dir():
@@ -127,7 +159,9 @@ def plan_iteration(cfg: Config, step: int) -> PlanEpisode:
     @lru_cache(maxsize=4 * cfg.learn.num_envs)
     def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
         own = derive(seed, rank() + world_size() * row, episode)
-        return own, {} if share == 1.0 else {"start_seed": easy_start(cfg.env, own, round(1 / share))}
+        return own, {} if share == 1.0 or not cfg.env.is_tabletop else {
+            "start_seed": easy_start(cfg.env, own, round(1 / share))
+        }
 
     return plan
 
@@ -154,6 +188,8 @@ def easy_start(env: EnvConfig, seed: int, among: int) -> int:
 
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Demonstrations of the scripted expert as a LeRobot dataset; one that holds enough already is left alone."""
+    if not cfg.env.is_tabletop:
+        raise ConfigError(f"{cfg.env.task} has no scripted expert to collect from: record a LeRobot folder yourself")
     if checkpoint is not None:
         raise ConfigError("vla-ppo collects what its scripted expert does: leave --checkpoint out")
     if (out / INFO).exists():
@@ -170,16 +206,15 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     return {"collected": count, "kept": 0, "steps": int(read_info(out)["total_frames"])}
 
 
-def open_demos(folder: Path, env: EnvConfig) -> Iterator[Demonstration]:
+def open_demos(folder: Path, env: EnvConfig, rename: Sequence[str] = ()) -> Iterator[Demonstration]:
     """Demonstrations from a LeRobot dataset; a DataError where its features are not the environment's."""
-    wanted = Wanted(cameras=env.cameras, state_size=env.state_size, action_size=env.action_size)
-    return read_demonstrations(folder, wanted)
+    return read_demonstrations(folder, wanted_features(env, rename))
 
 
 def write_demos(folder: Path, env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> int:
     """Record and write `count` demonstrations; the folder is there as a whole or not at all."""
     demos = record_demos(env, seed=seed, count=count, noise=noise, workers=workers)
-    return write_demonstrations(folder, demos, fps=FPS, robot=ROBOT)
+    return write_demonstrations(folder, demos, fps=FPS, robot=ROBOT, space=env.action_space)
 
 
 def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> Iterator[Demonstration]:
@@ -187,12 +222,12 @@ def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers
     tasks = ((derive(seed, "demo", start), noise) for start in itertools.count())
     kept = tried = 0
     with progress(count, "recording the expert") as bar:
-        for demo in in_workers(_record, tasks, env, workers):
+        for episode in in_workers(record_here, tasks, table_maker(env), workers):
             tried += 1
-            if demo is not None:
+            if episode.info["success"]:
                 kept += 1
                 bar.advance()
-                yield demo
+                yield demonstration(episode, env.cameras)
             if kept == count:
                 break
             if tried >= 4 * AT_ONCE * workers and kept < tried // 4:
@@ -201,62 +236,19 @@ def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers
         log.info("%d of %d episodes were not solved by the expert, and left out", tried - kept, tried)
 
 
-def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:
-    """So many labelled images, each of a scene of its own."""
-    seeds = [(derive(seed, "look", number),) for number in range(count)]
-    return list(progress(list(in_workers(_image, seeds, env, workers)), "rendering pretraining images"))
-
-
-def in_workers(
-    function: Callable[..., T], tasks: Iterable[tuple[Any, ...]], env: EnvConfig, workers: int
-) -> Iterator[T]:
-    """What `function(*task)` gives for each task, in order; a few batches are made ahead, and none is made twice."""
-    context = multiprocessing.get_context("spawn")
-    source = iter(tasks)
-    ahead: list[Future[list[T]]] = []
-    with ProcessPoolExecutor(workers, context, _open_table, (env,)) as pool:
-        try:
-            while True:
-                while len(ahead) < 2 * workers and (batch := list(itertools.islice(source, AT_ONCE))):
-                    ahead.append(pool.submit(_run, function, batch))
-                if not ahead:
-                    return
-                yield from ahead.pop(0).result()
-        except BrokenProcessPool as error:
-            raise EnvError("a worker process died while it recorded: is there memory enough?") from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _open_table(env: EnvConfig) -> None:
-    Thread(target=_end_with_parent, daemon=True).start()
-    _table[:] = [make_table(env)]
-
-
-def _end_with_parent() -> None:
-    """A pool's worker waits for ever for a parent that was killed, unless it checks."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _run(function: Callable[..., T], tasks: list[tuple[Any, ...]]) -> list[T]:
-    return [function(*task) for task in tasks]
-
-
-def _record(seed: int, noise: float) -> Demonstration | None:
-    table = _table[0]
-    episode = record(table, seed=seed, noise=noise)
-    if not episode.info["success"]:
-        return None
+def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
+    """An expert's episode as a dataset has it."""
     return Demonstration(
         task=str(episode.info["instruction"]),
-        images={camera: np.stack([shown[camera] for shown in episode.shown]) for camera in table.cameras},
+        images={camera: np.stack([shown[camera] for shown in episode.shown]) for camera in cameras},
         states=np.stack([shown["state"] for shown in episode.shown]),
         actions=episode.actions,
     )
 
 
-def _image(seed: int) -> LabelledImage:
-    return labelled_image(_table[0], seed)
+def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:
+    """So many labelled images, each of a scene of its own."""
+    seeds = [(derive(seed, "look", number),) for number in range(count)]
+    return list(
+        progress(list(in_workers(label_here, seeds, table_maker(env), workers)), "rendering pretraining images")
+    )

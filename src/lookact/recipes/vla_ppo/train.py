@@ -67,11 +67,11 @@ DONE = "metrics.json"  # written last: behaviour cloning is complete
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
-    policy = task.open_policy(cfg.model, cfg.env, seed=cfg.seed)
+    policy = task.open_policy(cfg.model, cfg.env, seed=cfg.seed, bounds=task.action_bounds(cfg))
 
     # behaviour cloning, or a checkpoint of it
-    if cfg.stage == "ppo":
-        task.load_checkpoint(policy, cfg.checkpoint)
+    if cfg.stage == "ppo" or not task.has_demonstrations(cfg):
+        task.load_checkpoint(policy, cfg)
         before: dict[str, Any] = {"reports": final_reports(policy, cfg, run.folder, "before"), "seconds": {}}
     else:
         before = clone(policy, cfg, run)
@@ -80,7 +80,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         return {**before["reports"], "seconds": seconds}
 
     # PPO
-    if cfg.model.freeze_encoders:
+    if task.freezes_encoders(cfg):
         policy.freeze_encoders()
     reinforce(policy, cfg, run)
 
@@ -96,14 +96,14 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     workers = task.worker_count(bc.workers)
     if (folder / DONE).exists():
         read_weights(policy, folder)()
-        policy.vision_encoder.requires_grad_(not bc.freeze_vision)
+        if bc.freeze_vision:
+            policy.vision_encoder.requires_grad_(False)
         return dict(json.loads((folder / DONE).read_text(encoding="utf-8")))
 
     # vision pretraining: object and target keypoints
     with timed(seconds, "vision pretraining"):
-        if bc.pretrain_images:
-            seed = derive(cfg.seed, "seeing")
-            count = bc.pretrain_images
+        if bc.pretrain_images and cfg.env.is_tabletop:
+            seed, count = derive(cfg.seed, "seeing"), bc.pretrain_images
             draw = partial(task.pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
             how: dict[str, Any] = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size}
             how |= {"lr": bc.pretrain_lr, "seed": seed, "save_every": bc.save_every}
@@ -122,7 +122,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         seed = derive(cfg.seed, "cloning")
         if bc.freeze_vision:
             policy.vision_encoder.requires_grad_(False)
-        table = tabulate(policy, task.open_demos(demos, cfg.env), encode=bc.freeze_vision)
+        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_vision)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(
@@ -153,7 +153,9 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     learn, ppo, envs = cfg.learn, cfg.ppo, task.open_envs(cfg.env, cfg.learn)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
-        options = {"normalise_state": learn.normalise_state, "scale_rewards": learn.scale_rewards}
+        # nothing has told the states' mean and deviation to a policy that was not cloned
+        normalise = learn.normalise_state or task.from_scratch(cfg)
+        options = {"normalise_state": normalise, "scale_rewards": learn.scale_rewards}
         learner = open_learner(policy, lr=learn.lr, critic_lr=learn.critic_lr, reference=ppo.kl_coef > 0, **options)
         weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
         state = learner.state()

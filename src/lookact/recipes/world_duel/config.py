@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lookact.config import setting
+from lookact.envs.control.gym_control import ControlShapes, control_shapes
 from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
 from lookact.envs.testbeds.memory_curtain import ACTION_SIZE as CURTAIN_ACTION
 from lookact.envs.testbeds.memory_curtain import STATE_SIZE as CURTAIN_STATE
@@ -13,14 +14,24 @@ from lookact.errors import ConfigError
 from lookact.models.vlm.sources import TINY
 from lookact.training.settings import PPO
 
+NAMES = ("tabletop", "maniskill", "memory_curtain", "noisy_tv")
+TOOL = slice(8, 11)
+"""Indices of the tool's position in the tabletop's state."""
+
 
 @dataclass(frozen=True)
 class EnvConfig:
     """The environment and its domain randomisation."""
 
-    name: Literal["tabletop", "maniskill", "memory_curtain", "noisy_tv"] = setting(
-        "tabletop", help="the tabletop in MuJoCo or SAPIEN, the memory testbed, or the tabletop with a noisy TV"
+    name: str = setting(
+        "tabletop",
+        help="tabletop (MuJoCo), maniskill (SAPIEN), memory_curtain (memory testbed), noisy_tv (tabletop with a noisy "
+        "TV), or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
     )
+    cameras: tuple[str, ...] = setting(
+        (), help="of another's: its pictures for head and wrist; one serves both; none: all that it has, or its render"
+    )
+    instruction: str = setting("", help="what the model is told in another's task; empty: what that says")
     control: Literal["delta_qpos", "ee_delta"] = setting("delta_qpos", help="joint or end-effector position deltas")
     image_size: int = setting(32, help="pixels a side, a multiple of 8", least=16)
     steps_per_episode: int = setting(48, help="steps of each environment in an episode", least=2)
@@ -35,12 +46,22 @@ class EnvConfig:
     camera: bool = setting(False, help="randomise the head camera's pose")
 
     @property
-    def state_size(self) -> int:
-        return CURTAIN_STATE if self.name == "memory_curtain" else STATE_SIZE
+    def is_outside(self) -> bool:
+        return self.name not in NAMES
 
     @property
-    def action_size(self) -> int:
-        return CURTAIN_ACTION if self.name == "memory_curtain" else ACTION_SIZES[self.control]
+    def shapes(self) -> ControlShapes:
+        """Sizes and instructions; another's environment is tried out for them."""
+        if self.is_outside:
+            return control_shapes(self.name, self.cameras, instruction=self.instruction, known=NAMES)
+        if self.name == "memory_curtain":
+            return ControlShapes((), CURTAIN_STATE, CURTAIN_ACTION, ())
+        return ControlShapes((), STATE_SIZE, ACTION_SIZES[self.control], ())
+
+    @property
+    def position(self) -> slice:
+        """Where a state holds the tool's position; all of another's state counts."""
+        return slice(None) if self.is_outside else TOOL
 
 
 @dataclass(frozen=True)
@@ -57,7 +78,9 @@ class ModelConfig:
     memory_backprop: bool = setting(True, help="gradients through the memory")
     ensemble_size: int = setting(3, help="codebook heads, whose disagreement is an uncertainty", least=1)
     action_chunk: int = setting(4, help="action-chunk length; only the first action is executed", least=1)
-    action_head: Literal["gaussian", "flow"] = setting("gaussian", help="flow matching has no exact log-prob for PPO")
+    action_head: Literal["gaussian", "flow"] = setting(
+        "gaussian", help="a Gaussian, or flow matching whose denoising chain PPO scores"
+    )
     action_dim: int = setting(32, help="width that actions are padded to", least=8)
     state_dim: int = setting(32, help="width that states are padded to", least=11)
     text: str = setting(TINY, help="frozen text encoder: 'tiny', or a BERT by name or folder")
@@ -131,6 +154,9 @@ class Adversarial:
     random_batch_size: int = setting(12, help="episodes of random actions in each, over all processes", least=1)
     explorer_batch_size: int = setting(4, help="episodes of the explorer in each, over all processes", least=1)
     lr: float = setting(5e-4, help="peak learning rate of the world model", above=0)
+    behaviour_policy: Literal["explorer", "random", "scripted"] = setting(
+        "explorer", help="who fills the replay buffer; random and scripted (bang-bang) actions are controls"
+    )
     replay_size: int = setting(12, help="steps whose explorer episodes are kept in the replay buffer", least=1)
 
 

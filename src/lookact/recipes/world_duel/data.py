@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from lookact.algorithms.control_ppo import open_optimizer
+from lookact.algorithms.exploration import SCRIPTS
 from lookact.algorithms.world_model import EncodedSequences, encode_sequences, fit_tokenizer, sequence_rewards, tokenise
 from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
+from lookact.envs.control.gym_control import make_gym_control
 from lookact.envs.maniskill.env import ManiSkillTable
+from lookact.envs.tabletop import experts
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation, instruction_corpus
 from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
-from lookact.envs.testbeds.noisy_tv import NoisyTV
+from lookact.envs.testbeds.noisy_tv import noisy_table
 from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.errors import DataError
 from lookact.models.world_model.explorer import Explorer
@@ -37,7 +40,7 @@ from lookact.models.world_model.vq import VQSpec
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
 from lookact.rollout.recording import record
-from lookact.rollout.vector_rollout import Rollout, collect_rollout
+from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import barrier, rank, world_size
 from lookact.training.evaluation import Numbers
@@ -47,8 +50,6 @@ from lookact.training.run import Run
 from lookact.training.weights import Weights, read_weights
 from lookact.types import PlanEpisode
 
-TOOL = slice(8, 11)
-"""Indices of the tool's position in the tabletop's state."""
 WEIGHT_DECAY = 0.01
 HEAD_CAMERA_PROB = 0.5
 """Probability that a training episode shows the head camera, which the explorer lacks."""
@@ -114,6 +115,8 @@ class Data:
     held_out: TokenSequences
     recordings: tuple[Recording, ...]
     """Of the held-out episodes."""
+    expert: TokenSequences | None = None
+    """Pick-and-place, to measure the duel on what neither side of it does."""
 
 
 def open_state(cfg: Config, source: Path | None) -> TrainState:
@@ -147,10 +150,10 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
 
 def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:
     """A fresh model of the config's sizes, with `tokenizer`, the one of the checkpoint `source`, or a new one."""
-    model, vq = cfg.model, cfg.tokenizer
+    model, vq, shapes = cfg.model, cfg.tokenizer, cfg.env.shapes
     spec = WorldModelSpec(
-        state_size=cfg.env.state_size,
-        action_size=cfg.env.action_size,
+        state_size=shapes.state_size,
+        action_size=shapes.action_size,
         vq=VQSpec(cfg.env.image_size, vq.width, vq.latent_dim, vq.scales, vq.codebook_size),
         state_dim=model.state_dim,
         action_dim=model.action_dim,
@@ -166,6 +169,7 @@ def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None
         action_head=model.action_head,
     )
     corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus("reach")
+    corpus = list(shapes.instructions) if cfg.env.is_outside else corpus
     return build_world_model(
         spec,
         text=model.text,
@@ -184,30 +188,36 @@ def load_model(model: WorldModel, checkpoint: Path) -> None:
     read_weights(model, checkpoint)()
 
 
-def make_env(env: EnvConfig) -> gymnasium.Env[Any, Any]:
-    """One environment; its time limit lies beyond the steps that are taken, so that all episodes end together."""
-    max_steps = env.steps_per_episode + 2
+def env_maker(env: EnvConfig) -> Callable[[], gymnasium.Env[Any, Any]]:
+    """What a worker process calls, without loading torch; the time limit lies beyond the steps that are taken."""
+    if env.is_outside:
+        # a single picture serves as both
+        shown = dict(zip(("head", "wrist"), (*env.shapes.cameras, env.shapes.cameras[0])))
+        how: dict[str, Any] = {"image_size": env.image_size, "max_steps": env.steps_per_episode + 2, "cameras": shown}
+        return functools.partial(make_gym_control, env.name, instruction=env.instruction, **how)
     if env.name == "memory_curtain":
-        return MemoryCurtain(image_size=env.image_size, max_steps=max_steps)
-    settings: dict[str, Any] = {
+        return functools.partial(MemoryCurtain, image_size=env.image_size, max_steps=env.steps_per_episode + 2)
+    if env.name == "maniskill":
+        return functools.partial(ManiSkillTable, **table_settings(env))
+    make = noisy_table if env.name == "noisy_tv" else Tabletop
+    return functools.partial(make, task="reach", terminate_on_success=False, **table_settings(env))
+
+
+def table_settings(env: EnvConfig) -> dict[str, Any]:
+    return {
         "control": env.control,
         "image_size": env.image_size,
-        "max_steps": max_steps,
+        "max_steps": env.steps_per_episode + 2,
         "randomise": Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter),
         "distractors": env.distractors,
     }
-    if env.name == "maniskill":
-        return ManiSkillTable(**settings)
-    table = Tabletop(task="reach", terminate_on_success=False, **settings)
-    return NoisyTV(table) if env.name == "noisy_tv" else table
 
 
 def make_envs(env: EnvConfig) -> VectorEnvs:
     """This process's vector environment."""
-    maker = functools.partial(make_env, env)
     if not env.workers:
-        return InlineVectorEnv(maker, env.num_envs)
-    return VectorEnv(maker, env.num_envs, workers=min(env.workers, env.num_envs))
+        return InlineVectorEnv(env_maker(env), env.num_envs)
+    return VectorEnv(env_maker(env), env.num_envs, workers=min(env.workers, env.num_envs))
 
 
 def plan_episodes(seed: int, split: str, number: int, scene_reuse: int, *, together: bool = False) -> PlanEpisode:
@@ -242,8 +252,37 @@ def record_random(env: EnvConfig, folder: Path, *, seed: int, split: str, episod
 
 def random_actions(env: EnvConfig, seed: int, split: str, number: int) -> NDArray[np.float32]:
     """(rows, t, a) uniform in [-1, 1], the same in every process."""
-    shape = (env.num_envs, env.steps_per_episode, env.action_size)
+    shape = (env.num_envs, env.steps_per_episode, env.shapes.action_size)
     return numpy_rng(seed, split, "actions", number).uniform(-1, 1, shape).astype(np.float32)
+
+
+def record_expert(env: EnvConfig, seed: int) -> Recording:
+    """Pick-and-place by the scripted expert, as many episodes as environments: what nobody here trains on."""
+    steps, parts = env.steps_per_episode, []
+    table = Tabletop(task="pick_place", terminate_on_success=False, **table_settings(env))
+    for row in range(env.num_envs):
+        episode = experts.record(table, seed=derive(seed, "expert", row))
+        arrays = [
+            np.stack([shown[name] for shown in episode.shown[: steps + 1]]) for name in ("wrist", "head", "state")
+        ]
+        parts.append((*arrays, episode.actions[:steps], episode.info["instruction"], np.ones(steps, np.bool_)))
+    table.close()
+    return Recording(*(np.stack(column) for column in zip(*parts)))
+
+
+def script_actions(name: str, env: EnvConfig, *key: Any) -> NDArray[np.float32]:
+    """This process's rows (rows, t, a) of a script's actions."""
+    shape = (env.num_envs * world_size(), env.steps_per_episode, env.shapes.action_size)
+    return SCRIPTS[name](numpy_rng(*key, "scripted", name), shape)[rank() :: world_size()]
+
+
+def scripted_episodes(state: TrainState, cfg: Config, number: int) -> TokenSequences:
+    """What a script finds in the scenes of a duel's step, in place of the explorer: with the wrist camera alone."""
+    script = "random" if cfg.adversarial.behaviour_policy == "random" else "bang_bang_8"
+    plan = plan_episodes(cfg.seed, "duel", number, cfg.env.scene_reuse, together=True)
+    actions = script_actions(script, cfg.env, cfg.seed, "duel", number)
+    found = tokenise(state.world_model, [record(state.envs, actions, plan)])
+    return replace(found, head_seen=torch.zeros_like(found.head_seen))
 
 
 def explore(
@@ -251,9 +290,9 @@ def explore(
 ) -> tuple[Rollout, TokenSequences]:
     """A rollout of the explorer, the `number`-th episode of a split in every environment, and its token sequences.
 
-    One step more is taken than counts, for the observation after the last.
+    One step more is taken than counts, for the observation after the last and its value.
     """
-    shape = (env.steps_per_episode + 1, envs.num_envs * world_size(), env.action_size)
+    shape = (env.steps_per_episode + 1, envs.num_envs * world_size(), explorer.spec.sample_size)
     noise = torch.randn(shape, generator=torch_rng(seed, split, "noise", number))[:, rank() :: world_size()]
     plan = plan_episodes(seed, split, number, env.scene_reuse, together=True)
     rollout = collect_rollout(explorer, envs, noise=noise.to(explorer.device), plan_episode=plan)
@@ -264,12 +303,14 @@ def explore(
         head=torch.zeros_like(wrist),
         head_seen=torch.zeros(len(wrist), dtype=torch.bool),
         state=inputs.state.transpose(0, 1).cpu(),
-        actions=inputs.actions[:-1].clamp(-1.0, 1.0).transpose(0, 1).cpu(),
+        actions=explorer.executed(inputs.actions)[:-1].clamp(-1.0, 1.0).transpose(0, 1).cpu(),
         text_ids=inputs.text_ids[0].cpu(),
         # what follows a failed environment is another episode
         mask=rollout.mask[:-1].T.cpu().long().cummin(dim=1).values.bool(),
     )
-    return rollout, sequences
+    return replace(
+        first_steps(rollout, env.steps_per_episode), mask=sequences.mask.T.to(rollout.mask.device)
+    ), sequences
 
 
 def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
@@ -289,7 +330,8 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     if tokens and cfg.phase in ("adversarial", "all") and cfg.adversarial.episodes:
         more = record_split("more", cfg.adversarial.episodes)
         adversarial = concat([tokens, tokenise(world_model, more)])
-    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out))
+    expert = tokenise(world_model, [record_expert(cfg.env, cfg.seed)]) if cfg.env.name == "tabletop" else None
+    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), expert)
 
 
 def sample_batch(
@@ -312,5 +354,5 @@ def sample_batch(
 
 def reward_terms(world_model: WorldModel, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
     """Memory divergence, uncertainty and novelty of every step, (b, t) each, before scales and weights."""
-    positions, kind = sequences.state[:, 1:, TOOL], cfg.rewards.uncertainty
+    positions, kind = sequences.state[:, 1:, cfg.env.position], cfg.rewards.uncertainty
     return sequence_rewards(world_model, sequences, positions, stride=cfg.model.stride, kind=kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,9 @@ import numpy as np
 import PIL.Image
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lookact.algorithms.control_episodes import control_turn
-from lookact.algorithms.token_ppo import mean_over_processes
+from lookact.algorithms.exploration import SCRIPTS, coverage, coverage_by_row, interaction, matched_actions
 from lookact.algorithms.world_model import (
     encode_sequences,
     ensemble_nll,
@@ -40,9 +39,8 @@ from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
-from lookact.recipes.world_duel.config import Config
+from lookact.recipes.world_duel.config import Config, phase_at, planned
 from lookact.recipes.world_duel.data import (
-    TOOL,
     Data,
     TrainState,
     VectorEnvs,
@@ -52,8 +50,9 @@ from lookact.recipes.world_duel.data import (
     open_model,
     plan_episodes,
     record_random,
+    script_actions,
 )
-from lookact.rollout.recording import record
+from lookact.rollout.recording import record, record_with_infos
 from lookact.seeding import numpy_rng
 from lookact.training.atomic_io import write_text
 from lookact.training.distributed import is_main, rank, world_size
@@ -77,8 +76,6 @@ REPORTS = "reports.json"
 """The last report of each phase, in the run's folder: a resumed run ends with all of them."""
 LINES = "episode_metrics.jsonl"
 FPS = 10
-CELL = 0.05
-"""Side of a coverage cell, in metres."""
 
 
 # ---- prediction
@@ -105,68 +102,56 @@ def measure_world_model(
 
 
 def measure_explorer(
-    explorer: Explorer, world_model: WorldModel, envs: VectorEnvs, random: TokenSequences, cfg: Config
+    explorer: Explorer, world_model: WorldModel, envs: VectorEnvs, cfg: Config, scripts: Iterable[str] = SCRIPTS
 ) -> dict[str, Any]:
-    """The explorer, uniformly random actions, and its own actions shuffled (`matched`): errors and coverage."""
+    """The explorer beside scripted actions, and its own shuffled (`matched`), in the same scenes from the same starts.
+
+    Ratios are to random, to matched and to whichever of all scripts is best at a thing.
+    """
     _, found = explore(explorer, envs, cfg.env, cfg.seed, "explore", 0)
     plan = plan_episodes(cfg.seed, "explore", 0, cfg.env.scene_reuse, together=True)
-    matched = tokenise(world_model, [record(envs, shuffled_actions(found, cfg.seed), plan)])
-    rows = min(len(found), len(random))
-    compared = {"student": found[:rows], "random": random[:rows], "matched": matched[:rows]}
+    compared = {"student": found.actions.numpy()}
+    compared |= {name: script_actions(name, cfg.env, cfg.seed, "explore") for name in scripts}
+    compared["matched"] = matched_actions(numpy_rng(cfg.seed, "scrambled"), compared["student"])
     numbers: Numbers = {}
-    for name, one in compared.items():
-        numbers[f"{name}_error"] = prediction_error(world_model, one, stride=cfg.model.stride)
-        numbers[f"{name}_image_error"] = image_error(world_model, one, stride=cfg.model.stride)
-        numbers[f"{name}_coverage"] = coverage_by_row(one.state.numpy())
-        numbers[f"{name}_action_rms"] = one.actions.square().mean(dim=(1, 2)).sqrt().double().numpy()
+    cells: dict[str, float] = {}
+    for name, actions in compared.items():
+        recording, infos = record_with_infos(envs, actions, plan)
+        one = tokenise(world_model, [recording])
+        found_there = {
+            "error": prediction_error(world_model, one, stride=cfg.model.stride),
+            "image_error": image_error(world_model, one, stride=cfg.model.stride),
+            "coverage": coverage_by_row(recording.state[..., cfg.env.position]),
+            "action_rms": np.sqrt(np.square(actions, dtype=np.float64).mean(axis=(1, 2))),
+            **interaction(infos),
+        }
         if cfg.env.name == "noisy_tv":
-            numbers[f"{name}_noise"] = noise_in_view(one.state.numpy())[:, 1:].mean(axis=1)
-    report = means_with_intervals(numbers)
-    for name in ("random", "matched"):
-        for error in ("error", "image_error"):
-            report[f"{name}_{error}_ratio"] = report[f"student_{error}"] / max(1e-9, report[f"{name}_{error}"])
-    return report | {f"{name}_cells": coverage(one.state.numpy()) for name, one in compared.items()}
+            found_there["noise"] = noise_in_view(recording.state)[:, 1:].mean(axis=1)
+        numbers |= {f"{name}_{measure}": values for measure, values in found_there.items()}
+        cells[f"{name}_cells"] = coverage(recording.state[..., cfg.env.position])
+    report = means_with_intervals(numbers) | cells
+    for measure in ("error", "image_error", "cells", "contact_rate", "displacement"):
+        own, others = report[f"student_{measure}"], [name for name in compared if name != "student"]
+        best = max(report[f"{name}_{measure}"] for name in others)
+        rivals = {"best": best} | {name: report[f"{name}_{measure}"] for name in ("random", "matched")}
+        report |= {f"{name}_{measure}_ratio": own / max(1e-9, rival) for name, rival in rivals.items()}
+    return report
 
 
-def shuffled_actions(sequences: TokenSequences, seed: int) -> NDArray[np.float32]:
-    """All actions of all rows (b, t, a) in random order and with random signs: only their magnitudes are kept."""
-    actions, rng = sequences.actions.numpy(), numpy_rng(seed, "scrambled")
-    shuffled = rng.permutation(actions.reshape(-1, actions.shape[2])).reshape(actions.shape)
-    result: NDArray[np.float32] = shuffled * rng.choice(np.array([-1.0, 1.0], np.float32), actions.shape)
-    return result
-
-
-def coverage(states: NDArray[np.float32]) -> float:
-    """How many cells of `CELL` metres the tool was in, over states (..., s) of the tabletop."""
-    cells = np.floor(states.reshape(-1, states.shape[-1])[:, TOOL] / CELL).astype(np.int64)
-    return float(len(np.unique(cells, axis=0)))
-
-
-def coverage_by_row(states: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Coverage (b,) of each episode's states (b, t, s)."""
-    return np.array([coverage(one) for one in states])
-
-
-def frozen_explorer_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
-    """Prediction errors on the frozen explorer's episodes and on random ones."""
+def duel_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
+    """Prediction errors on the frozen explorer's episodes, on random ones and on an expert's."""
     compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
+    compared |= {"expert": data.expert} if data.expert is not None else {}
     error = partial(prediction_error, state.world_model, stride=stride)
     return {f"{name}_error": error(sequences) for name, sequences in compared.items()}
 
 
 def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]:
     """Present errors, those when phase adversarial began, and their difference episode by episode."""
-    now, initial = frozen_explorer_errors(state, data, stride=stride), state.frozen_explorer.initial_errors
+    now, initial = duel_errors(state, data, stride=stride), state.frozen_explorer.initial_errors
     before = {f"{name}_before": values for name, values in initial.items()}
     change = {f"{name}_change": values - initial[name] for name, values in now.items()}
     return means_with_intervals(now | before | change)
-
-
-def noise_share(rewards: Tensor, sequences: TokenSequences) -> dict[str, float]:
-    """How often noise was in view after a step, and its share of the rewards (b, t)."""
-    noisy = torch.from_numpy(noise_in_view(sequences.state.numpy()))[:, 1:].to(rewards.device)
-    share = rewards[noisy].sum() / rewards.sum().clamp(min=1e-6)
-    return mean_over_processes({"rollout/noise_rate": noisy.float().mean(), "reward/noise_share": share})
 
 
 # ---- reports of a run
@@ -185,7 +170,9 @@ def report_on(
         report = measure_world_model(state.world_model, data.recordings, data.held_out, cfg)
     shown, exploring = data.recordings[0], phase != "teacher" and cfg.env.name != "memory_curtain"
     if exploring:
-        report["explorer"] = measure_explorer(state.explorer, state.world_model, state.envs, data.held_out, cfg)
+        last = phase_at(cfg, step)[1] == planned(cfg)[phase]
+        scripts = SCRIPTS if last else ("random",)
+        report["explorer"] = measure_explorer(state.explorer, state.world_model, state.envs, cfg, scripts)
         shown = explorer_recording(state.explorer, state.envs, cfg, "explore", 0)
     if phase == "adversarial":
         report["duel"] = duel_report(state, data, stride=cfg.model.stride)
@@ -332,7 +319,7 @@ def evaluate(
     shown, exploring = recordings[0], (checkpoint / "student").is_dir() and cfg.env.name != "memory_curtain"
     if exploring:
         explorer, envs = open_explorer(cfg, checkpoint), make_envs(cfg.env)
-        report["explorer"] = measure_explorer(explorer, world_model, envs, held_out, cfg)
+        report["explorer"] = measure_explorer(explorer, world_model, envs, cfg)
         shown = explorer_recording(explorer, envs, cfg, "explore", 0)
         envs.close()
         report["coverage"] = report["explorer"]["student_coverage"]
@@ -382,4 +369,6 @@ def _random_coverage(cfg: Config, recordings: list[Recording]) -> dict[str, Any]
     if cfg.env.name == "memory_curtain":
         # it has no arm
         return {"coverage": 0.0, "ci": {}}
-    return means_with_intervals({"coverage": coverage_by_row(np.concatenate([one.state for one in recordings]))})
+    return means_with_intervals(
+        {"coverage": coverage_by_row(np.concatenate([one.state[..., cfg.env.position] for one in recordings]))}
+    )

@@ -25,7 +25,10 @@ SHAPES = (
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    need_package("mujoco", "world-duel")
+    if cfg.env.is_outside:
+        check_outside(cfg)
+    else:
+        need_package("mujoco", "world-duel")
     if cfg.env.name == "maniskill":
         for package in ("mani_skill", "sapien"):
             need_package(package, "env.name maniskill", instead="set --env.name tabletop")
@@ -42,6 +45,17 @@ def preflight(cfg: Config, job: Job) -> None:
     need_device("model.device", cfg.model.device)
 
 
+def check_outside(cfg: Config) -> None:
+    """Refuse another's environment that does not run, or whose numbers the model has no room for."""
+    shapes, model = cfg.env.shapes, cfg.model
+    for what, size, room in (
+        ("state", shapes.state_size, model.state_dim),
+        ("action", shapes.action_size, model.action_dim),
+    ):
+        if size > room:
+            raise ConfigError(f"{cfg.env.name} has {size} numbers of {what}: set --model.{what}_dim to at least {size}")
+
+
 def check_phase(cfg: Config) -> None:
     """Refuse a phase that lacks what the phases before it would have given."""
     later = cfg.phase in ("student", "adversarial")
@@ -49,8 +63,6 @@ def check_phase(cfg: Config) -> None:
         raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
     if cfg.phase == "adversarial" and not cfg.student_path:
         raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
-    if cfg.phase != "teacher" and cfg.model.action_head != "gaussian":
-        raise ConfigError(f"phase {cfg.phase} needs exact log-probs: set model.action_head to gaussian")
     if cfg.teacher_path:
         need_files(Path(cfg.teacher_path), "world-duel", CHECKPOINT)
     if cfg.student_path:

@@ -8,15 +8,14 @@ frozen, and an explorer learns by PPO on its memory divergence and uncertainty. 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from lookact.algorithms import control_ppo
 from lookact.algorithms import world_model as fitting
+from lookact.algorithms.exploration import noise_share
 from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.sequences import TokenSequences, concat
 from lookact.models.actor_critic import score
@@ -26,16 +25,17 @@ from lookact.ops.masked import Metrics, whiten
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
-from lookact.recipes.world_duel.data import Data, TrainState, explore, load_data, open_state, reward_terms, sample_batch
-from lookact.recipes.world_duel.evaluate import (
-    EpisodeMetrics,
-    collect,
-    evaluate,
-    frozen_explorer_errors,
-    noise_share,
-    read_reports,
-    report_on,
+from lookact.recipes.world_duel.data import (
+    Data,
+    TrainState,
+    explore,
+    load_data,
+    open_state,
+    reward_terms,
+    sample_batch,
+    scripted_episodes,
 )
+from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, duel_errors, evaluate, read_reports, report_on
 from lookact.recipes.world_duel.preflight import check_phase
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import all_reduce_sum, gather, sum_by_name, sum_gradients
@@ -44,8 +44,6 @@ from lookact.training.run import Run
 from lookact.training.settings import PPO
 
 __all__ = ["collect", "evaluate", "main"]
-
-MAX_GRAD_NORM = 1.0
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
     if phase == "adversarial":
         frozen = state.frozen_explorer
         frozen.episodes.add(explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
-        frozen.initial_errors = frozen_explorer_errors(state, data, stride=cfg.model.stride)
+        frozen.initial_errors = duel_errors(state, data, stride=cfg.model.stride)
 
 
 def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
@@ -131,7 +129,7 @@ def fit_world_model(
         metrics = sum_by_name({name: float(value) * weight for name, value in stats.items()})
         sum_gradients(parameters)
         mean_loss = all_reduce_sum(float(loss.detach()) * weight)
-        metrics |= clip_and_step(optimizer, parameters, max_norm=MAX_GRAD_NORM, guard=guard, loss=mean_loss)
+        metrics |= clip_and_step(optimizer, parameters, max_norm=1.0, guard=guard, loss=mean_loss)
         taken.append(metrics)
     return fitting.average(taken)
 
@@ -170,7 +168,7 @@ def student_step(
 ) -> tuple[dict[str, float], TokenSequences]:
     """Phase student: PPO of the explorer on intrinsic rewards; the metrics, and the episodes it explored."""
     ppo, rewards = cfg.student.ppo, cfg.rewards
-    # rollouts: one episode in every environment, and one step for its observation alone
+    # rollouts: one episode in every environment
     rollout, sequences = explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
 
     # intrinsic rewards, minus what random actions earn: the critic starts at zero
@@ -178,10 +176,9 @@ def student_step(
     terms = state.reward_scale.weighted(reward_terms(state.world_model, sequences, cfg), weights)
     mask = sequences.mask.to(terms.novelty.device)
     total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
-    gain = pad((total - sum(weights)).masked_fill(~mask, 0.0), (0, 1)).T.contiguous()
+    gain = (total - sum(weights)).masked_fill(~mask, 0.0).T
 
     # advantages
-    rollout = replace(rollout, mask=pad(mask, (0, 1)).T.contiguous())
     advantages = control_ppo.compute_advantages(rollout, gain, gamma=ppo.gamma, lam=ppo.lam)
     returns = advantages + rollout.values
     metrics = control_ppo.critic_metrics(rollout, returns)
@@ -234,7 +231,10 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     """Phase adversarial: the explorer learns where the world model predicts badly, then the world model from it."""
     assert data.adversarial is not None
     adversarial = cfg.adversarial
-    metrics, found = student_step(state, cfg, number, "duel")
+    if adversarial.behaviour_policy == "explorer":
+        metrics, found = student_step(state, cfg, number, "duel")
+    else:
+        metrics, found = {}, scripted_episodes(state, cfg, number)
     state.replay.add(concat(gather(found)))
     lr = learning_rate(number, peak=adversarial.lr, total=adversarial.iterations, schedule="cosine", floor=0.05)
     for group in state.world_model_optimizer.param_groups:
@@ -246,5 +246,5 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
         seed = derive(cfg.seed, "duel", number, index)
         updates.append(fit_world_model(state, *sample_batch(state.world_model, [random, explored], seed), cfg, seed))
     metrics |= fitting.average(updates)
-    errors = frozen_explorer_errors(state, data, stride=cfg.model.stride)
+    errors = duel_errors(state, data, stride=cfg.model.stride)
     return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}

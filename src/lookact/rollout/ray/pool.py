@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -243,10 +244,14 @@ def check_capacity(count: int, *, cpus: float, gpus: float) -> None:
 
 
 class Host:
-    """Ray actor around one object that is built in the actor's process."""
+    """Ray actor around one object that is built in the actor's process, with modules from wherever its driver has them.
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.hosted = make()
+    Ray's own workers do not know where the driver found a task of another's file.
+    """
+
+    def __init__(self, make: bytes, path: Sequence[str]) -> None:
+        sys.path += [folder for folder in path if folder not in sys.path]
+        self.hosted = ray.cloudpickle.loads(make)()
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self.hosted, method)(*arguments)
@@ -257,7 +262,8 @@ class Host:
 
 def place(make: Callable[[], Any], *, cpus: float, gpus: float) -> Any:
     """A handle on the object that `make` builds in another process; `handle.call.remote(method, ...)` asks it."""
-    return ray.remote(Host).options(num_cpus=cpus, num_gpus=gpus, max_restarts=0).remote(make)
+    options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
+    return ray.remote(Host).options(**options).remote(ray.cloudpickle.dumps(make), sys.path)
 
 
 def fetch(reference: Any) -> Any:

@@ -30,6 +30,8 @@ class WorkerContext:
     """As many as a chunk has episodes."""
     model: nn.Module
     """Takes the learner's weights, by the learner's names."""
+    threads: bool = False
+    """Environments step in threads, and the sampler acts on the rows that are ready."""
 
 
 class RolloutWorker:
@@ -55,7 +57,7 @@ class RolloutWorker:
         held = self.context.actor.version
         if held != version:
             raise StaleWeights(f"this worker holds version {held} of the weights, not {version}: push them first")
-        return collect(specs, self.context.envs, self.context.actor)
+        return collect(specs, self.context.envs, self.context.actor, threads=self.context.threads)
 
 
 def pack_weights(state: Mapping[str, Tensor]) -> PackedWeights:

@@ -10,27 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jinja2 import TemplateError
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import linear
 
-from lookact.errors import DataError, TokenMismatch
-from lookact.judges.server.batching import Prompt, Reply
+from lookact.errors import ConfigError, DataError, TokenMismatch
+from lookact.judges.server.batching import Prompt, Reply, TokenLogprob
+from lookact.models.vlm.families import OTHER
 from lookact.models.vlm.policy import ChatVLM
-from lookact.ops.logprobs import NEVER, adjust_logits, sample_tokens
-from lookact.rollout.samplers.hf import KVCache, extend, left_pad
+from lookact.ops.logprobs import NEVER, adjust_logits, output_logits, sample_tokens
+from lookact.rollout.samplers.kv_cache import KVCache, extend, left_pad
 from lookact.seeding import numpy_rng
-from lookact.text.chat import SPECIAL_TOKENS, expand_images
 
 NEAR_TIE = {torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Logits closer than this may change places between batches: some ten times the rounding of the type."""
 BLOCK = 16
 """Tokens that `SingleSequenceDecoder` feeds at once."""
-SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
+UNFINISHED = Reply(finish="")
 
 
 class SingleSequenceDecoder:
@@ -80,6 +80,7 @@ class _Row:
     grids: Tensor
     uniforms: NDArray[np.float64]
     sampled: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     alone: SingleSequenceDecoder | None = None
     """Made at the first near tie."""
 
@@ -88,8 +89,11 @@ class ChatEngine:
     """A `Generate` over a model in this process; not to be called from two threads at once."""
 
     def __init__(self, chat: ChatVLM, *, max_context: int = 8192, batch_tokens: int = 32768) -> None:
+        if chat.family is OTHER:
+            raise ConfigError(f"a {chat.config.model_type} model is of no known family: serve one of docs/models.md")
         self.chat, self.max_context, self.batch_tokens = chat, max_context, batch_tokens
         self.near_tie = NEAR_TIE.get(chat.output_weight.dtype, 2e-3)
+        self.control = control_tokens(chat.tokenizer)
         self.settled = 0
         """Near ties so far."""
         chat.eval()
@@ -109,12 +113,11 @@ class ChatEngine:
         images = [part for message in prompt.messages for part in message.parts if not isinstance(part, str)]
         pixels, grids = self.chat.encode_images(images)
         text = self.chat.tokenizer.apply_chat_template(
-            [{"role": message.role, "content": written(message.parts)} for message in prompt.messages],
+            [{"role": message.role, "content": written(message.parts, self.control)} for message in prompt.messages],
             add_generation_prompt=True,
             tokenize=False,
         )
-        counts = self.chat.image_token_counts(grids)
-        ids = expand_images(self.chat.encode_text(text), self.chat.image_pad_id, counts)
+        ids = self.chat.encode_prompt(text, images)
         if len(ids) + prompt.max_tokens > self.max_context:
             raise DataError(
                 f"{len(ids)} prompt tokens and max_tokens {prompt.max_tokens} exceed the context, {self.max_context}: "
@@ -137,11 +140,14 @@ class ChatEngine:
             tokens = self._choose(rows, running, hidden)
             for i in running.nonzero().flatten().tolist():
                 rows[i].sampled.append(tokens[i])
-                if tokens[i] == self.chat.end_id or len(rows[i].sampled) == rows[i].prompt.max_tokens:
+                reply = self._reply(rows[i])
+                if reply.finish:
                     running[i] = False
-                    yield rows[i].index, self._reply(rows[i])
                 elif dropped(rows[i].index):
                     running[i] = False
+                    continue
+                if reply.finish or rows[i].prompt.streamed:
+                    yield rows[i].index, reply
             if not running.any():
                 return
             if 2 * int(running.sum()) <= len(rows):
@@ -168,7 +174,16 @@ class ChatEngine:
                 tokens[i] = int(sample_tokens(adjusted, uniform[None]))
             elif close[i]:
                 tokens[i] = self._settle(rows[i])
+            if prompt.top_logprobs is not None:
+                rows[i].logprobs.append(self._logprob(tokens[i], logits[i], prompt.top_logprobs))
         return tokens
+
+    def _logprob(self, token: int, logits: Tensor, count: int) -> TokenLogprob:
+        """The token taken and the `count` likeliest at temperature 1, in words."""
+        logprobs = logits.log_softmax(dim=-1)
+        top = logprobs.topk(count)
+        words = [self.chat.tokenizer.decode([index]) for index in (token, *top.indices.tolist())]
+        return TokenLogprob(words[0], float(logprobs[token]), tuple(zip(words[1:], top.values.tolist())))
 
     def _settle(self, row: _Row) -> int:
         """The likeliest next token by a pass over this row alone, the same whatever batch it is in."""
@@ -178,21 +193,46 @@ class ChatEngine:
         return int(self._logits(row.alone.hidden(row.sampled)).argmax())
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return linear(hidden, self.chat.output_weight).float().masked_fill(self.chat.banned, NEVER)
+        return output_logits(hidden, self.chat.output_weight).masked_fill(self.chat.banned, NEVER)
 
     def _reply(self, row: _Row) -> Reply:
-        return Reply(
-            text=self.chat.tokenizer.decode(row.sampled, skip_special_tokens=True),
-            prompt_tokens=len(row.ids),
-            completion_tokens=len(row.sampled),
-            finish="stop" if row.sampled[-1] == self.chat.end_id else "length",
-        )
+        """What the row has come to: whole, or so far, which is told only where it is asked for."""
+        prompt = row.prompt
+        finish: Literal["stop", "length", ""] = ""
+        if row.sampled[-1] == self.chat.end_id:
+            finish = "stop"
+        elif len(row.sampled) == prompt.max_tokens:
+            finish = "length"
+        elif not (prompt.stop or prompt.streamed):
+            return UNFINISHED
+        text = self.chat.tokenizer.decode(row.sampled, skip_special_tokens=True)
+        if ends := [at for word in prompt.stop if (at := text.find(word)) >= 0]:
+            text, finish = text[: min(ends)], "stop"
+        elif not finish:
+            text = settled(text, prompt.stop)
+        return Reply(text, len(row.ids), len(row.sampled), finish, logprobs=tuple(row.logprobs))
 
 
-def written(parts: Sequence[str | NDArray[np.uint8]]) -> str | list[dict[str, str]]:
+def settled(text: str, stop: Sequence[str]) -> str:
+    """As much of an unfinished text as later tokens can't change: no half character, nor what may begin a stop."""
+    text = text.rstrip("\ufffd")
+    begun = (
+        at for word in stop for at in range(max(0, len(text) - len(word) + 1), len(text)) if word.startswith(text[at:])
+    )
+    return text[: min(begun, default=len(text))]
+
+
+def control_tokens(tokenizer: Any) -> re.Pattern[str]:
+    """What a tokenizer takes for control tokens wherever it stands in a text."""
+    found = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True))) or r"(?!)")
+
+
+def written(parts: Sequence[str | NDArray[np.uint8]], control: re.Pattern[str]) -> str | list[dict[str, str]]:
     """A message's content as chat templates take it; control tokens spelt out in a text stay mere text."""
     texts = [
-        SPECIAL.sub(lambda found: f"< {found.group()[1:]}", part) if isinstance(part, str) else None for part in parts
+        control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", part) if isinstance(part, str) else None
+        for part in parts
     ]
     if len(texts) == 1 and texts[0] is not None:
         return texts[0]

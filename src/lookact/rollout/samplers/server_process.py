@@ -6,6 +6,7 @@ import ctypes
 import hmac
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -78,9 +79,12 @@ class ServerProcess:
         """Starts the server and returns once it is healthy. It ends with the thread that started it."""
         self.port = free_port()
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        command = self.command(self.port)
         with self.log.open("ab") as output:
+            output.write(f"{shlex.join(command)}\n".encode())
+            output.flush()
             self._process = subprocess.Popen(
-                self.command(self.port),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -102,13 +106,7 @@ class ServerProcess:
 
     def healthy(self) -> bool:
         """Whether the process runs and answers."""
-        if not self.alive():
-            return False
-        try:
-            # a proxy from the environment must not stand between this and a local server
-            return httpx.get(self.url + self.health, timeout=5.0, trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
+        return self.alive() and answers(self.url + self.health)
 
     def stop(self) -> None:
         """Ends the server and all processes it started; does nothing where there is none."""
@@ -146,6 +144,39 @@ class ServerProcess:
         lines = self.log.read_text(errors="replace").splitlines()
         named = [line.strip() for line in lines if "Error" in line]
         return f"{named[-1]} (see {self.log})" if named else f"see {self.log}"
+
+
+class RunningServer:
+    """A server that somebody else starts, replaces and ends; it is waited for."""
+
+    pid = None
+
+    def __init__(self, url: str, *, timeout_s: float, health: str = "/health") -> None:
+        self.url, self.timeout_s, self.health = url.rstrip("/"), timeout_s, health
+        self.log, self.starts = self.url, 0
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        began = time.monotonic()
+        while not answers(self.url + self.health):
+            if time.monotonic() - began > self.timeout_s:
+                raise EngineError(f"no server answered at {self.url} within {self.timeout_s:g} s: is it up?")
+            time.sleep(POLL)
+        self.starts += 1
+
+    restart = start
+
+    def stop(self) -> None:
+        pass
+
+
+def answers(url: str) -> bool:
+    """Whether a GET is answered with 200."""
+    try:
+        # a proxy from the environment must not stand between this and a local server
+        return httpx.get(url, timeout=5.0, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def free_port() -> int:

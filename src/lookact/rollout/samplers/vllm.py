@@ -21,7 +21,8 @@ from PIL import Image as Pillow
 from torch import Tensor
 
 from lookact.errors import ConfigError, StaleWeights, TokenMismatch
-from lookact.models.vlm.policy import ChatVLM, fit_image
+from lookact.models.vlm.families.qwen import fit_image
+from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import TokenEngine
 from lookact.rollout.samplers.hf import Ids, make_decision, turn_text
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
@@ -41,6 +42,10 @@ IN_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 GIGABYTE = 2**30
 MOST_IMAGES = 999
 """More than any context holds."""
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""That vLLM makes room for."""
+KEEP_WEIGHTS = 1
+"""vLLM's sleep level at which weights wait in the host's memory; keys and values are dropped."""
 BANNED_BIAS = -1e9
 """Added to the logit of a banned token: no temperature brings it back."""
 
@@ -67,8 +72,15 @@ class _Block:
     fresh: bool
 
 
+@dataclass(frozen=True)
+class _Asked:
+    row: int
+    observation: Observation
+    block: _Block
+
+
 class VllmSampler:
-    """The sampler (`Actor`) over a `TokenEngine`; prompts, masks and log-probs are those of `HFSampler`."""
+    """The sampler (`ContinuousActor`) over a `TokenEngine`; prompts, masks and log-probs are those of `HFSampler`."""
 
     def __init__(
         self, chat: ChatVLM, engine: TokenEngine, sampling: Sampling, *, system: str = "", version: int = 0
@@ -77,6 +89,8 @@ class VllmSampler:
         self.system, self.version = system, version
         self.params = sampling_params(sampling, chat)
         self._rows: dict[int, _Row] = {}
+        self._asked: dict[int, _Asked] = {}
+        """By the number of the reply."""
 
     def begin(self, row: int, seed: int) -> None:
         self._rows[row] = _Row(seed)
@@ -85,14 +99,29 @@ class VllmSampler:
         self._rows.pop(row, None)
 
     def act(self, rows: Sequence[int], observations: Sequence[Observation]) -> list[Decision]:
-        """One reply a row; a row's context grows only when all replies are there."""
-        states = [self._rows[row] for row in rows]
-        blocks = [self._block(state, observation) for state, observation in zip(states, observations)]
-        prompts = [self._prompt(state, block) for state, block in zip(states, blocks)]
-        replies = self.engine.generate(prompts, self.params)
+        """One reply a row, when all of them are there."""
+        for row, observation in zip(rows, observations):
+            self.send(row, observation)
+        decisions: dict[int, Decision] = {}
+        while len(decisions) < len(rows):
+            decisions |= dict(self.receive(None))
+        return [decisions[row] for row in rows]
+
+    def send(self, row: int, observation: Observation) -> None:
+        """Hand the row's conversation to the engine."""
+        state = self._rows[row]
+        block = self._block(state, observation)
+        # what a call that failed had asked for is waited for no longer
+        self._asked = {number: asked for number, asked in self._asked.items() if asked.row != row}
+        number = self.engine.submit(self._prompt(state, block), self.params)
+        self._asked[number] = _Asked(row, observation, block)
+
+    def receive(self, timeout_s: float | None) -> list[tuple[int, Decision]]:
+        """The decisions that the engine has replied with by now; a row's context grows with its reply."""
+        replies = [(number, reply) for number, reply in self.engine.poll(timeout_s) if number in self._asked]
         return [
-            self._decide(state, observation, block, reply)
-            for state, observation, block, reply in zip(states, observations, blocks, replies)
+            (asked.row, self._decide(self._rows[asked.row], asked.observation, asked.block, reply))
+            for asked, reply in ((self._asked.pop(number), reply) for number, reply in replies)
         ]
 
     def _block(self, state: _Row, observation: Observation) -> _Block:
@@ -101,7 +130,8 @@ class VllmSampler:
         full = len(state.read) - 1 + self.sampling.max_tokens >= self.sampling.max_context
         fresh = state.first is None or full
         closed = bool(state.read) and state.read[-1] == self.chat.end_id
-        sent = self.chat.encode_text(turn_text(self.system, state.first, observation, fresh=fresh, closed=closed))
+        text = turn_text(self.chat, self.system, state.first, observation, fresh=fresh, closed=closed)
+        sent = self.chat.encode_text(text)
         counts = self.chat.image_token_counts(self.chat.encode_images(images)[1])
         return _Block(sent, expand_images(sent, self.chat.image_pad_id, counts), images, fresh)
 
@@ -120,9 +150,7 @@ class VllmSampler:
         state.read += [*block.read.tolist(), *sampled]
         state.images += block.images
         state.turns += 1
-        return make_decision(
-            self.chat.tokenizer, self.sampling, block.read, reply.token_ids, reply.logprobs, fresh=block.fresh
-        )
+        return make_decision(self.chat, self.sampling, block.read, reply.token_ids, reply.logprobs, fresh=block.fresh)
 
     def _check(self, expected: Ids, reply: TokenReply) -> None:
         if reply.version != self.version:
@@ -151,22 +179,37 @@ class VllmEngine:
         os.environ.update(ENVIRONMENT | IN_PROCESS)
         import vllm
 
-        self._params = vllm.SamplingParams
+        self._params, self.sleeps = vllm.SamplingParams, arguments.get("enable_sleep_mode", False)
         self.llm: Any = vllm.LLM(model=str(start), **arguments)
 
-    def generate(self, prompts: Sequence[TokenPrompt], params: Mapping[str, Any]) -> list[TokenReply]:
-        drawn = [self._params(**params, seed=prompt.seed) for prompt in prompts]
-        outputs = self.llm.generate([as_vllm(prompt) for prompt in prompts], drawn, use_tqdm=False)
-        return [read_output(output) for output in outputs]
+    def submit(self, prompt: TokenPrompt, params: Mapping[str, Any]) -> int:
+        drawn = self._params(**params, seed=prompt.seed)
+        (name,) = self.llm.enqueue([as_vllm(prompt)], [drawn], use_tqdm=False)
+        # it comes back without what the engine adds to its number
+        return int(name.partition("-")[0])
+
+    def poll(self, timeout_s: float | None) -> list[tuple[int, TokenReply]]:
+        """One step of the engine, in this thread: a token for every reply that is being written."""
+        outputs = self.llm.llm_engine.step() if self.llm.llm_engine.has_unfinished_requests() else []
+        return [(int(output.request_id), read_output(output)) for output in outputs if output.finished]
 
     def load(self, state: Mapping[str, Tensor], version: int) -> dict[str, float]:
-        (norms,) = self.llm.collective_rpc("read_tensors", args=(list(state.items()),))
+        norms = agreed_norms(self.llm.collective_rpc("read_tensors", args=(list(state.items()),)))
         # what was computed with old weights: keys and values of prompts, and images as the old model saw them
         self.llm.reset_prefix_cache()
         self.llm.reset_mm_cache()
         self.llm.llm_engine.reset_encoder_cache()
         self.llm.update_weight_version(str(version))
-        return dict(norms)
+        return norms
+
+    def sleep(self) -> None:
+        if self.sleeps:
+            self.llm.sleep(level=KEEP_WEIGHTS)
+
+    def wake(self) -> None:
+        if self.sleeps:
+            torch.cuda.empty_cache()
+            self.llm.wake_up()
 
     def close(self) -> None:
         from vllm.distributed import cleanup_dist_env_and_memory
@@ -183,7 +226,9 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: VllmSpec) -> dict[
         # a turn begins below max_context and may bring long observations with it
         "max_model_len": min(2 * sampling.max_context, chat.config.text_config.max_position_embeddings),
         "max_num_seqs": spec.max_num_seqs,
-        "enforce_eager": True,
+        "enforce_eager": spec.enforce_eager,
+        "tensor_parallel_size": spec.tensor_parallel_size,
+        "distributed_timeout_seconds": int(spec.start_timeout_s),
         "limit_mm_per_prompt": {"image": MOST_IMAGES, "video": 0},
         # temperature, bans and filters are part of the distribution that the learner scores
         "logprobs_mode": "processed_logprobs",
@@ -191,6 +236,16 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: VllmSpec) -> dict[
         "generation_config": "vllm",
         "worker_extension_cls": EXTENSION,
     }
+    if chat.output_weight.dtype != torch.float32:
+        # as the learner has it: rounded to bfloat16, logits of 16 to 32 are 0.125 nats apart
+        arguments["hf_overrides"] = {"head_dtype": "float32"}
+    if chat.model is not chat.causal:
+        lora = next(iter(chat.model.peft_config.values()))
+        room = min(rank for rank in LORA_RANKS if rank >= lora.r)
+        arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
+        arguments["lora_target_modules"] = sorted(lora.target_modules)
+    if spec.sleep:
+        arguments["enable_sleep_mode"] = True
     if torch.cuda.is_available():
         return arguments | {"gpu_memory_utilization": spec.kv_cache_memory}
     return arguments | {"kv_cache_memory_bytes": int(spec.kv_cache_memory * GIGABYTE)}
@@ -208,6 +263,11 @@ def sampling_params(sampling: Sampling, chat: ChatVLM) -> dict[str, Any]:
         "logit_bias": {int(id): BANNED_BIAS for id in chat.banned.nonzero().flatten()},
         "detokenize": False,
     }
+
+
+def agreed_norms(told: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What all workers of an engine told of each tensor; -1 where one of them holds something else."""
+    return {name: min(norms[name] for norms in told) for name in told[0]}
 
 
 def require_vllm() -> None:

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from benchmarks.preferences import EPISODES, SOURCES, row_of, table_of, words_of
+from lookact.cli.recipes import load_settings
+from lookact.config import override
+
+
+@pytest.mark.parametrize("task", EPISODES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_run_of_the_record_has_settings_that_the_recipe_knows(task, source):
+    words = words_of(task, source, 1)
+    preset = words[words.index("--preset") + 1]
+    cfg = override(
+        load_settings("pref-sac").PRESETS[preset], [word for word in words if word not in ("--preset", preset)]
+    )
+    assert cfg.env.task == f"{task}-v3"
+    assert cfg.seed == 1
+    rounds = (
+        1 + (cfg.learn.episodes - cfg.learn.random_episodes - cfg.learn.unsupervised_episodes) // cfg.feedback.every
+    )
+    assert rounds * cfg.feedback.pairs_per_round >= cfg.feedback.total
+    # a judge of other tasks has not seen the one it judges
+    assert cfg.env.task not in cfg.judge.sft.tasks
+    assert len(cfg.judge.sft.tasks) == (8 if source == "others" else 0)
+
+
+def test_seeds_are_added_up_and_labels_counted_where_they_were_decided(tmp_path):
+    rows = []
+    for seed, wins in ((1, 0.5), (2, 1.0)):
+        folder = tmp_path / str(seed)
+        (folder / "judge").mkdir(parents=True)
+        report = {"success_rate": wins, "episode_return": 10.0 * seed, "episodes": 10, "ci": {}}
+        result = {"agent": report, "random": report, "judge": {}}
+        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "judge" / "report.json").write_text("{}")
+        # right, wrong, undecided, and right but of equals
+        pairs = ["0,1,1", "0,1,0", "0,1,-1", "2,2,1"]
+        lines = ["a,b,label,timestamp,train_iter", *(f"{pair},2026-01-01T00:00:00,0" for pair in pairs)]
+        (folder / "vlm_query_log.csv").write_text("\n".join(lines) + "\n")
+        rows.append(row_of(folder, "drawer-open", "embedded", seed))
+    assert rows[0]["labels"] == {"accuracy": 0.5, "no_preference_rate": 0.25, "pairs": 4}
+    (line,) = table_of(rows).splitlines()[2:]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    # 15 of 20: Wilson's interval by hand is 0.531 to 0.888
+    assert cells[2:] == ["1, 2", "50%, 100%", "75% [53%, 89%]", "10, 20", "50%, 50%"]
