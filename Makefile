@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 # the address of a package index with torch's CPU build; empty: torch from pip's own index, on PyPI with 3 GB of CUDA (docs/install.md)
 TORCH_INDEX ?=
-EXTRAS := dev,wandb,quant,robot,serve,ray,grid
+EXTRAS := dev,wandb,quant,robot,serve,policy,ray,grid
 BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.ready-demo
 STAMP := $(VENV)/.ready
@@ -19,13 +19,18 @@ RECIPES := lookact.recipes.ppo.train, lookact.recipes.vla_ppo.train, lookact.rec
 no-gpu = uname | grep -q Linux && ! ls /dev | grep -qE '^(nvidia|dxg|kfd)'
 VLLM_VENV ?= .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.ready
-VLLM_TESTS := tests/rollout/samplers/test_vllm.py tests/recipes/ppo/test_sampler.py
+VLLM_TESTS := tests/rollout/samplers/test_vllm.py tests/rollout/samplers/test_vllm_adapters.py \
+  tests/recipes/ppo/test_sampler.py tests/recipes/test_combinations.py tests/recipes/test_full_presets.py \
+  tests/vsi_bench/test_answerers.py tests/models/vlm/test_families.py
 
 MANISKILL_VENV ?= .venv-maniskill
 MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
 MANISKILL_TESTS := tests/envs/maniskill tests/recipes/world_duel/test_maniskill.py
 
-.PHONY: help setup setup-demo demo test test-vllm test-maniskill check types fast format learn bench clean
+INTEROP_VENV ?= .venv-interop
+INTEROP_STAMP := $(INTEROP_VENV)/.ready
+
+.PHONY: help setup setup-demo demo test test-real test-vllm test-maniskill test-interop check types fast format learn bench clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +60,10 @@ $(STAMP): $(DEMO_STAMP) tools/system-libraries
 demo: setup-demo ## a vision-language model learns to navigate: warm start, RL, evaluation, pictures
 	$(BIN)/lookact demo
 
+test-real: setup ## what has Qwen's own vocabulary, from the package dashscope (2 MB, without what it depends on)
+	@$(PIP) $(BIN)/python --no-deps -c constraints.txt dashscope
+	$(PYTEST) tests/models/vlm/test_qwen_vocabulary.py tests/recipes/test_full_presets.py tests/vsi_bench/test_run.py
+
 test: setup      ## every test but the long learning runs (under 20 minutes on 2 cores)
 	$(PYTEST) -m "not learn"
 
@@ -79,6 +88,17 @@ $(MANISKILL_STAMP): pyproject.toml constraints.txt constraints-maniskill.txt too
 	@$(call torch-first,$(MANISKILL_VENV))
 	$(PIP) $(MANISKILL_VENV)/bin/python -c constraints-maniskill.txt -e ".[maniskill,robot,serve]" hypothesis pytest
 	tools/mesa-vulkan $(MANISKILL_VENV)/mesa
+	@touch $@
+
+test-interop: $(INTEROP_STAMP)  ## OpenEnv, verifiers, TRL's factory, clients of openpi and vla-eval, openai and lm-eval, in an environment of its own (.venv-interop, 2 GB)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(INTEROP_VENV)/bin/python -m pytest tests/envs/interop tests/rollout/policy_server/test_clients.py tests/judges/server/test_openai_clients.py
+
+# constraints of its own: gradio, which OpenEnv brings, wants an older pillow
+$(INTEROP_STAMP): pyproject.toml constraints-interop.txt tools/make-venv tools/pip-install
+	@tools/make-venv $(PYTHON) $(INTEROP_VENV)
+	@$(call torch-first,$(INTEROP_VENV))
+	$(PIP) $(INTEROP_VENV)/bin/python -c constraints-interop.txt -e ".[openenv,verifiers,serve,policy,grid]" hypothesis pytest "lm_eval[api]" openai
+	$(PIP) $(INTEROP_VENV)/bin/python --no-deps -c constraints-interop.txt openpi-client vla-eval
 	@touch $@
 
 check: setup     ## format, lint, types and the fast tests (under 2 minutes)

@@ -178,8 +178,8 @@ def labels(folder: str, load: Load, concurrency: int) -> Work:
 def serve_here(folder: Path) -> str:
     """The address of a server in a thread of this process, which ends with it."""
     from lookact.judges.server.app import create_app
-    from lookact.judges.server.limits import Limits
-    from lookact.judges.server.run import bind, make_server, run
+    from lookact.serving.limits import Limits
+    from lookact.serving.run import bind, make_server, run
 
     chat = load_chat(folder)
     with torch.no_grad():

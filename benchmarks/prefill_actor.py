@@ -17,10 +17,11 @@ from torch.nn.functional import linear
 
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.logprobs import adjust_logits, gather_logprobs, sample_tokens
-from lookact.rollout.samplers.hf import Ids, KVCache, extend, left_pad, make_decision
+from lookact.rollout.samplers.hf import Ids, make_decision
+from lookact.rollout.samplers.kv_cache import KVCache, extend, left_pad
 from lookact.rollout.samplers.settings import Sampling
 from lookact.seeding import numpy_rng
-from lookact.text.chat import expand_images, following, opening
+from lookact.text.chat import expand_images
 from lookact.types import Decision, Observation
 
 
@@ -64,9 +65,7 @@ class PrefillActor:
         for state, reply, n in zip(states, replies, counts):
             state.ids.append(reply[:n])
         return [
-            make_decision(
-                self.chat.tokenizer, self.sampling, prompts[i], replies[i, :n], logprobs[i, :n], fresh=first[i]
-            )
+            make_decision(self.chat, self.sampling, prompts[i], replies[i, :n], logprobs[i, :n], fresh=first[i])
             for i, n in enumerate(counts)
         ]
 
@@ -91,8 +90,8 @@ class PrefillActor:
     def _user_turn(self, state: _Row, observation: Observation) -> str:
         n = len(observation.images)
         if not state.ids:
-            return opening("", observation.text, n)
-        return following(observation.text, n, closed=int(state.ids[-1][-1]) == self.chat.end_id)
+            return self.chat.spelling.opening("", observation.text, n)
+        return self.chat.spelling.following(observation.text, n, closed=int(state.ids[-1][-1]) == self.chat.end_id)
 
     def _sample(
         self, states: Sequence[_Row], hidden: Tensor, attend: Tensor, positions: Tensor, cache: KVCache

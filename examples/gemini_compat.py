@@ -1,7 +1,7 @@
 """RL-VLM-F's two query functions over a local server: start it with `lookact serve`, then import these.
 
 The server is the one that SERVER_HOST and SERVER_PORT name. A query list holds texts and images in their order; an
-image is a PIL image or an array (h, w, 3).
+image is a PIL image of any mode or an array of bytes, (h, w), (h, w, 3) or (h, w, 4).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import PIL.Image
 
 from lookact import ParseError
 from lookact.judges import ClientSpec, JudgeClient, server_url
@@ -22,7 +23,7 @@ CONCISE = "(Answer concisely, in two sentences.)"
 
 def gemini_query_1(query_list: Sequence[Any], temperature: float = 0.0) -> str:
     """What the model says about the texts and images, without its thinking."""
-    content = [part if isinstance(part, str) else np.asarray(part)[..., :3] for part in query_list]
+    content = [part if isinstance(part, str) else to_rgb(part) for part in query_list]
     return strip_think(client(server_url()).ask([*content, CONCISE], max_tokens=512, temperature=temperature))
 
 
@@ -40,6 +41,12 @@ def gemini_query_2(query_list: Sequence[Any], summary_prompt: str, temperature: 
         return str(parse_verdict(reply))
     except ParseError:
         return "-1"
+
+
+def to_rgb(image: Any) -> np.ndarray:
+    """Pixels (h, w, 3) of a PIL image of any mode, or of an array (h, w), (h, w, 3) or (h, w, 4) of bytes."""
+    picture = image if isinstance(image, PIL.Image.Image) else PIL.Image.fromarray(np.asarray(image))
+    return np.asarray(picture.convert("RGB"))
 
 
 @cache

@@ -4,7 +4,7 @@
 #   TASK=sweep-into-v3 SEEDS="0 1 2" SERVER_PORT=8001 jobs/pref-sac-runs.sh
 set -euo pipefail
 
-TASK=${TASK:?name the task, such as sweep-into-v3}
+TASK=${TASK:-${TASK_ENV:?name the task in TASK, such as sweep-into-v3}}
 SEEDS=${SEEDS:-0}
 OUT=${OUT:-runs}
 RUNS=()

@@ -1,0 +1,182 @@
+"""Record of pref-sac on MetaWorld's tasks: one SAC, paid by the true reward, simulated teachers or embedded judges.
+
+    python -m benchmarks.preferences --tasks drawer-open --seeds 1 2 3 --runs runs/preferences
+
+Runs one after the other, in one thread; a run that has its result is passed over and one that was cut off goes on, so
+that the command can be stopped and given again. After each it writes the table of what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+
+from lookact.algorithms.judge_training import measure_judge
+from lookact.recipes.pref_sac.config import PRESETS, ClientConfig
+from lookact.recipes.pref_sac.evaluate import goal_in_words
+from lookact.recipes.pref_sac.judge import JudgeService, render_labelled_images
+from lookact.seeding import derive
+from lookact.training.evaluation import wilson_interval
+
+HELD_OUT = 400
+"""Images, and pairs of them."""
+VARIANTS: tuple[Literal["single", "logprob", "two_step", "rating"], ...] = ("single", "logprob", "two_step", "rating")
+OTHERS = "drawer-close window-open button-press door-open push handle-press sweep-into soccer drawer-open"
+"""Tasks that a judge of another task is trained on, without the one it judges."""
+SHARED = (
+    "--preset arm --env.action_repeat 6 --learn.random_episodes 10 --learn.unsupervised_episodes 30 "
+    "--feedback.total 2080 --evaluation.every 40 --evaluation.final_episodes 50"
+)
+EPISODES = {"drawer-open": 200, "sweep-into": 400, "soccer": 400}
+"""Of 30 decisions of 6 simulator steps."""
+SOURCES = {
+    "true": "--reward true",
+    "oracle": "--judge.kind oracle",
+    "mistake-10": "--judge.kind mistake --judge.mistake_prob 0.1",
+    "mistake-30": "--judge.kind mistake --judge.mistake_prob 0.3",
+    "embedded": "--judge.kind embedded",
+    "others": "--judge.kind embedded --judge.sft.tasks {others}",
+}
+"""Who pays, in the order of the table."""
+WHO = {
+    "true": "true reward",
+    "oracle": "oracle's preferences",
+    "mistake-10": "oracle, 10% turned around",
+    "mistake-30": "oracle, 30% turned around",
+    "embedded": "embedded judge, trained on this task",
+    "others": "embedded judge, trained on eight other tasks",
+}
+
+
+def words_of(task: str, source: str, seed: int) -> list[str]:
+    """The settings of a run."""
+    others = ",".join(f"{name}-v3" for name in OTHERS.split() if name != task)
+    text = f"{SHARED} {SOURCES[source].format(others=others)}"
+    return [*text.split(), "--env.task", f"{task}-v3", "--learn.episodes", str(EPISODES[task]), "--seed", str(seed)]
+
+
+def train(task: str, source: str, seed: int, runs: Path) -> Path:
+    """One run, unless it was finished before; its folder."""
+    name = f"{task}-{source}-{seed}"
+    folder = runs / "pref-sac" / name
+    if not (folder / "result.json").exists():
+        line = [sys.executable, "-m", "lookact", "train", "pref-sac", *words_of(task, source, seed)]
+        single = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        subprocess.run([*line, "--out", str(runs), "--name", name, "--auto-resume"], check=True, env=single)
+    return folder
+
+
+def row_of(folder: Path, task: str, source: str, seed: int) -> dict[str, Any]:
+    """What a finished run came to."""
+    result = json.loads((folder / "result.json").read_text())
+    row = {"task": task, "source": source, "seed": seed, "seconds": result.get("seconds")}
+    for who in ("agent", "random"):
+        report = result[who]
+        row[who] = {name: report[name] for name in ("success_rate", "episode_return", "episodes")}
+        row[who]["ci"] = report["ci"]
+    if "judge" in result:
+        row["judge"] = json.loads((folder / "judge" / "report.json").read_text())
+        row["labels"] = label_quality(folder)
+    return row
+
+
+def label_quality(folder: Path) -> dict[str, float]:
+    """Of what the judge decided while the agent learned, the share that was right; and the share left undecided."""
+    first, second, label = np.loadtxt(
+        folder / "vlm_query_log.csv", delimiter=",", skiprows=1, usecols=(0, 1, 2), unpack=True
+    )
+    decided = (label >= 0) & (first != second)
+    right = float(((second > first) == (label == 1))[decided].mean()) if decided.any() else float("nan")
+    return {"accuracy": right, "no_preference_rate": float((label < 0).mean()), "pairs": len(label)}
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    """Markdown: a line for each task and reward source, seeds together."""
+    lines = [
+        "| task | reward from | seeds | success of each | on all starts [95%] | return of each | labels right |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in EPISODES:
+        for source, who in WHO.items():
+            found = [row for row in rows if (row["task"], row["source"]) == (task, source)]
+            if not found:
+                continue
+            episodes = sum(row["agent"]["episodes"] for row in found)
+            wins = round(sum(row["agent"]["success_rate"] * row["agent"]["episodes"] for row in found))
+            low, high = wilson_interval(wins, episodes)
+            each = ", ".join(f"{row['agent']['success_rate']:.0%}" for row in found)
+            returns = ", ".join(f"{row['agent']['episode_return']:.0f}" for row in found)
+            labels = ", ".join(f"{row['labels']['accuracy']:.0%}" for row in found if "labels" in row)
+            seeds = ", ".join(str(row["seed"]) for row in found)
+            total = f"{wins / episodes:.0%} [{low:.0%}, {high:.0%}]"
+            lines.append(f"| {task} | {who} | {seeds} | {each} | {total} | {returns} | {labels} |")
+    return "\n".join(lines) + "\n"
+
+
+def measure_variants(folder: Path, task: str, seed: int) -> dict[str, Any]:
+    """The embedded judge of a finished run on held-out pairs of a task, asked in each way that it was trained for."""
+    env = replace(PRESETS["arm"].env, task=f"{task}-v3")
+    held_out = render_labelled_images(env, HELD_OUT, seed=derive(seed, "held-out pictures"))
+    found: dict[str, Any] = {}
+    for variant in VARIANTS:
+        with TemporaryDirectory() as replies:
+            client = ClientConfig(variant=variant)
+            service = JudgeService(client, checkpoint=folder / "judge" / "model", folder=Path(replies))
+            try:
+                goal = goal_in_words(env)
+                report = measure_judge(service, held_out, goal, pairs=HELD_OUT, seed=seed, folder=Path(replies))
+            finally:
+                service.close()
+        found[variant] = {"clear": report["clear"], "by_difficulty": report["by_difficulty"]}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variants", action="store_true", help="ask the embedded judges of finished runs in every way")
+    parser.add_argument("--tasks", nargs="+", choices=tuple(EPISODES), default=["drawer-open"])
+    parser.add_argument("--sources", nargs="+", choices=tuple(SOURCES), default=list(SOURCES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--runs", type=Path, default=Path("runs/preferences"))
+    given = parser.parse_args()
+    if given.variants:
+        chosen = [(task, source, seed) for task in given.tasks for source in given.sources for seed in given.seeds]
+        named = {f"{task}-{source}-{seed}": (task, seed) for task, source, seed in chosen}
+        models = {name: given.runs / "pref-sac" / name for name in named}
+        found: dict[str, Any] = {}
+        for name, at in models.items():
+            if (at / "judge" / "model").exists():
+                found[name] = measure_variants(at, *named[name])
+                (given.runs / "variants.json").write_text(json.dumps(found, indent=1) + "\n")
+        return
+    for seed in given.seeds:
+        for task in given.tasks:
+            for source in given.sources:
+                train(task, source, seed, given.runs)
+                write_record(given.runs)
+
+
+def write_record(runs: Path) -> None:
+    """The rows and the table of all finished runs."""
+    rows = [
+        row_of(folder, task, source, seed)
+        for task in EPISODES
+        for source in SOURCES
+        for seed in range(100)
+        if (folder := runs / "pref-sac" / f"{task}-{source}-{seed}") and (folder / "result.json").exists()
+    ]
+    (runs / "tasks.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (runs / "tasks.md").write_text(table_of(rows))
+
+
+if __name__ == "__main__":
+    main()
