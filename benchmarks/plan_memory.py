@@ -7,12 +7,13 @@ allocations less all frees that torch's profiler sees, from before the model is 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -125,13 +126,19 @@ def planned_peak(step: TokenStep) -> float:
 
 def measured_peak(step: TokenStep) -> float:
     """The highest that torch's allocator holds at once during real steps, in this process."""
+    return highest_held(lambda: learn(step))
+
+
+def highest_held(work: Callable[[], object]) -> float:
+    """The highest sum of allocations less frees, in bytes, that torch's profiler sees while `work` is done."""
+    # garbage of before, if it were freed meanwhile, would be taken off
+    gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        learn(step)
+        work()
     held = peak = 0
     for event in watched.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
+        held += event.nbytes() if event.name() == "[memory]" else 0
+        peak = max(peak, held)
     return float(peak)
 
 
