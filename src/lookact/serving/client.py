@@ -71,18 +71,21 @@ class HttpClient:
         url: str,
         *,
         token: str = "",
+        accept: str = "*/*",
         timeout: float = 120.0,
         retry_s: float = 60.0,
         concurrency: int = 16,
         seed: int = 0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`timeout`: seconds for one whole answer; `seed`: of the jitter between retries."""
+        """`accept`: the media type of answers that is asked for; `timeout`: seconds for one whole answer; `seed`: of
+        the jitter between retries."""
         self.url, self.timeout, self.retry_s, self.seed, self._sleep = url.rstrip("/"), timeout, retry_s, seed, sleep
         self.retries = 0
         self._lock, self._free = threading.Lock(), threading.BoundedSemaphore(concurrency)
         self._sent = 0
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._headers = {"Content-Type": "application/json", "Accept": accept}
+        self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
         self._idle: list[http.client.HTTPConnection] = []
         """Open connections that nobody uses."""
         self._scheme, self._place, self._path = address(self.url)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+LABELS = (*((bucket, f'le="{bucket}"') for bucket in BUCKETS), (float("inf"), 'le="+Inf"'))
 Help = Mapping[str, tuple[str, str]]
 """Name to kind and meaning."""
 SHARED: Help = {
@@ -31,11 +32,12 @@ class Metrics:
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """One request answered; `path` must be one of a few, since each makes a series of its own."""
-        self.add("requests_total", 1, f'path="{path}",status="{status}"')
-        for bucket in (*BUCKETS, float("inf")):
-            self.add("request_seconds_bucket", seconds <= bucket, f'le="{bucket if bucket < 1e9 else "+Inf"}"')
-        self.add("request_seconds_sum", seconds)
-        self.add("request_seconds_count")
+        with self._lock:
+            self._values["requests_total", f'path="{path}",status="{status}"'] += 1
+            for bucket, label in LABELS:
+                self._values["request_seconds_bucket", label] += seconds <= bucket
+            self._values["request_seconds_sum", ""] += seconds  # type: ignore[assignment]
+            self._values["request_seconds_count", ""] += 1
 
     def render(self, **gauges: float) -> str:
         """The page that Prometheus reads."""

@@ -4,9 +4,11 @@ import dataclasses
 import threading
 
 import httpx
+import numpy as np
 import pytest
 
 from lookact.envs.remote.app import LIMITS
+from lookact.envs.remote.codec import FRAME, decode, from_frame
 
 JSON = {"Content-Type": "application/json"}
 
@@ -42,6 +44,24 @@ def test_a_session_resets_and_steps(serve_task, picture_task):
     assert post(url, "/close", {"session": session}) == {"closed": False}
     facts = httpx.get(f"{url}/task").json()
     assert (facts["protocol"], facts["task"], facts["image_size"]) == (1, "picture", 32)
+
+
+def test_a_frame_is_given_to_those_who_ask_for_one_and_says_what_the_json_does(serve_task, picture_task):
+    url = serve_task(picture_task)
+    told = []
+    for accept in ("application/json", FRAME):
+        session = open_session(url)
+        body = {"session": session, "turn": 1, "action": "a"}
+        answer = httpx.post(f"{url}/step", json=body, headers={"Accept": accept}, timeout=60)
+        assert answer.headers["content-type"] == accept
+        told.append(decode(from_frame(answer.content) if accept == FRAME else answer.json()))
+    assert told[0]["observation"].text == told[1]["observation"].text == "turn 1"
+    for camera, image in told[0]["observation"].images.items():
+        assert np.array_equal(image, told[1]["observation"].images[camera])
+    # asked for again in the other form it is no repetition, and no step is taken
+    steps = picture_task.steps
+    post(url, "/step", body, 409)
+    assert picture_task.steps == steps
 
 
 def test_turns_come_one_after_the_other(serve_task, picture_task):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lookact.envs.remote.codec import DTYPES, decode, encode, from_json, to_json
+from lookact.envs.remote.codec import DTYPES, decode, encode, from_frame, from_json, to_frame, to_json
 from lookact.errors import EnvError
 from lookact.types import EpisodeSpec, Observation
 
@@ -47,6 +47,54 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_every_value_arrives_as_it_left(value):
     assert same(value, travel(value))
+    assert same(value, decode(from_frame(to_frame(encode(value, raw=True)))))
+
+
+def test_a_frame_holds_the_bytes_of_its_arrays_as_they_are():
+    frame = to_frame(encode([np.array([1, 2], np.uint8), np.array([3], np.uint16)], raw=True))
+    assert frame.endswith(b'"data":{"$part":1}}}]' + b"\x01\x02" + b"\x03\x00")
+    assert int.from_bytes(frame[:8], "little") == 3
+    again = decode(from_frame(frame))
+    again[0][0] = 7  # can be written to
+
+
+def frame_of(text, *arrays, count=None):
+    parts = [text, *arrays]
+    numbers = [len(parts) if count is None else count, *map(len, parts)]
+    return b"".join([*(number.to_bytes(8, "little") for number in numbers), *parts])
+
+
+TORN = {
+    "nothing": b"",
+    "less than a number": b"1234",
+    "no part": bytes(8),
+    "more parts than bytes": frame_of(b"1", count=2**63),
+    "a part too short": frame_of(b"1")[:-1],
+    "a part too long": frame_of(b"1") + b"1",
+    "no JSON": frame_of(b"{"),
+    "an array that is not there": frame_of(b'{"$part":0}'),
+    "an array counted from behind": frame_of(b'{"$part":-1}', b"a"),
+    "an array that is no number": frame_of(b'{"$part":true}', b"a"),
+    "an array with a neighbour": frame_of(b'{"$part":0,"x":1}', b"a"),
+}
+
+
+@pytest.mark.parametrize("frame", TORN.values(), ids=TORN)
+def test_a_torn_frame_is_refused(frame):
+    with pytest.raises(ValueError, match=r"frame|Expecting"):
+        from_frame(frame)
+
+
+def test_bytes_where_no_array_is_are_refused():
+    for text in (
+        b'{"$part":0}',
+        b'{"a":[{"$part":0}]}',
+        b'{"$tuple":{"$part":0}}',
+        b'{"$array":{"$part":0}}',
+        b'{"$Observation":{"$part":0}}',
+    ):
+        with pytest.raises(ValueError, match=r"no array|not known|an array has"):
+            decode(from_frame(frame_of(text, b"a")))
 
 
 def test_scalars_keep_their_type_and_records_their_fields():

@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 
 from lookact import __version__
 from lookact.envs.remote import schema
 from lookact.envs.remote.calls import perform
 from lookact.envs.remote.client import PROTOCOL
-from lookact.envs.remote.codec import decode, encode, to_json
+from lookact.envs.remote.codec import FRAME, decode, encode, to_frame, to_json
 from lookact.envs.remote.sessions import Answer, Session, Sessions
 from lookact.protocols import Task
 from lookact.serving.limits import Budget, Limits, Refused
@@ -44,6 +44,8 @@ METHODS = {
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse} for status in (400, 401, 404, 408, 409, 410, 413, 415, 422, 429, 500, 504)
 }
+FRAMED: dict[int | str, dict[str, Any]] = {200: {"content": {FRAME: {}}}, **FAILURES}
+"""Where a client may ask for a frame instead of JSON."""
 OWN_METRICS = {
     "sessions": ("gauge", "sessions open"),
     "episodes_total": ("counter", "resets"),
@@ -98,15 +100,22 @@ def add_routes(app: FastAPI, handler: SessionHandler, facts: schema.TaskFacts) -
     async def open_session(body: schema.OpenRequest) -> schema.Opened:
         return schema.Opened(await handler.open(body.task_seed))
 
-    @app.post("/reset", response_model=schema.Started, responses=FAILURES)
-    async def reset(body: schema.ResetRequest) -> Response:
-        return await handler.act(body, 0, lambda env: env.reset(seed=body.seed, options=decode(body.options)))
+    @app.post("/reset", response_model=schema.Started, responses=FRAMED)
+    async def reset(body: schema.ResetRequest, request: Request) -> Response:
+        return await handler.act(
+            body,
+            0,
+            lambda env: env.reset(seed=body.seed, options=decode(body.options)),
+            framed=wants_frame(request),
+        )
 
-    @app.post("/step", response_model=schema.Stepped, responses=FAILURES)
-    async def step(body: schema.StepRequest) -> Response:
+    @app.post("/step", response_model=schema.Stepped, responses=FRAMED)
+    async def step(body: schema.StepRequest, request: Request) -> Response:
         if isinstance(body.action, str) and len(body.action) > handler.limits.text_characters:
             raise Refused(413, f"an action of more than {handler.limits.text_characters} characters")
-        return await handler.act(body, body.turn, lambda env: env.step(decode(body.action)))
+        return await handler.act(
+            body, body.turn, lambda env: env.step(decode(body.action)), framed=wants_frame(request)
+        )
 
     @app.post("/close", responses=FAILURES)
     async def close(body: schema.CloseRequest) -> schema.Closed:
@@ -152,30 +161,31 @@ class SessionHandler:
         return name
 
     async def act(
-        self, body: schema.ResetRequest | schema.StepRequest, turn: int, work: Callable[[Any], Any]
+        self, body: schema.ResetRequest | schema.StepRequest, turn: int, work: Callable[[Any], Any], *, framed: bool
     ) -> Response:
         """The answer to a reset (turn 0) or step, kept: the same request gets it again without another step."""
         session = self.sessions.find(body.session)
         status, answer = await session.run(
-            functools.partial(self._act, session, body, turn, work), self.limits.request_seconds
+            functools.partial(self._act, session, (body, framed), turn, work), self.limits.request_seconds
         )
         if status != 200:
             raise Refused(status, answer.decode())
-        return Response(answer, media_type="application/json")
+        return Response(answer, media_type=FRAME if framed else "application/json")
 
-    def _act(self, session: Session, body: Any, turn: int, work: Callable[[Any], Any]) -> Answer:
+    def _act(self, session: Session, asked: tuple[Any, bool], turn: int, work: Callable[[Any], Any]) -> Answer:
         """In the session's thread, one request after the other."""
-        if turn and session.answer is not None and turn == session.turn and body == session.asked:
+        if turn and session.answer is not None and turn == session.turn and asked == session.asked:
             return session.answer
         if turn and turn != session.turn + 1:
             return 409, f"turn {turn} does not follow turn {session.turn}: reset first, and step once a turn".encode()
         try:
-            answer = 200, to_json(describe(work(session.env)))
+            framed = asked[1]
+            answer = 200, (to_frame if framed else to_json)(describe(work(session.env), raw=framed))
         except Exception as error:
             # the environment is in no known state: only a reset goes on from here
             session.turn, session.asked, session.answer = -1, None, None
             return 422, str(failed("the environment", error)).encode(errors="replace")
-        session.turn, session.asked, session.answer = turn, body, answer
+        session.turn, session.asked, session.answer = turn, asked, answer
         self.metrics.add("steps_total" if turn else "episodes_total")
         return answer
 
@@ -199,17 +209,24 @@ class SessionHandler:
             self.sessions.drop_idle()
 
 
-def describe(result: Any) -> dict[str, Any]:
+def wants_frame(request: Request) -> bool:
+    return request.headers.get("accept") == FRAME
+
+
+def describe(result: Any, *, raw: bool) -> dict[str, Any]:
     """What `reset` or `step` returned, by name."""
     if len(result) == 2:
-        return {"observation": encode(result[0], "observation"), "info": encode(dict(result[1]), "info")}
+        return {
+            "observation": encode(result[0], "observation", raw=raw),
+            "info": encode(dict(result[1]), "info", raw=raw),
+        }
     observation, reward, terminated, truncated, info = result
     return {
-        "observation": encode(observation, "observation"),
+        "observation": encode(observation, "observation", raw=raw),
         "reward": encode(float(reward)),
         "terminated": bool(terminated),
         "truncated": bool(truncated),
-        "info": encode(dict(info), "info"),
+        "info": encode(dict(info), "info", raw=raw),
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lookact.envs.remote.codec import decode, encode, from_json
+from lookact.envs.remote.codec import FRAME, decode, encode, from_frame, from_json
 from lookact.errors import ConfigError, EnvError
 from lookact.serving.client import HttpClient, RequestRefused, ServerAway
 from lookact.types import Observation
@@ -53,7 +53,13 @@ class Servers:
         self.spec = spec
         self.clients = [
             HttpClient(
-                url, token=token, timeout=spec.timeout_s, retry_s=spec.retry_s, concurrency=CONNECTIONS, seed=number
+                url,
+                token=token,
+                accept=FRAME,
+                timeout=spec.timeout_s,
+                retry_s=spec.retry_s,
+                concurrency=CONNECTIONS,
+                seed=number,
             )
             for number, url in enumerate(spec.urls)
         ]
@@ -63,7 +69,7 @@ class Servers:
         """Servers that gave no answer in all of `retry_s`: the next request does not wait for them again."""
 
     def ask(self, client: HttpClient, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON. RequestRefused and ServerAway are for the caller; a lie is an EnvError."""
+        """The answer's value. RequestRefused and ServerAway are for the caller; a lie is an EnvError."""
         # other servers are there to turn to, or everyone has waited once already
         hurried = client.url in self._away
         try:
@@ -76,7 +82,8 @@ class Servers:
             with self._lock:
                 self._away.discard(client.url)
         try:
-            return from_json(answer.content)
+            framed = answer.headers.get("Content-Type") == FRAME
+            return from_frame(answer.content) if framed else from_json(answer.content)
         except ValueError as error:
             raise lie(client, error) from error
 

@@ -41,12 +41,15 @@ class Session:
             raise Refused(410, "the environment hangs: open another session")
         self.busy = self.thread.submit(work)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self.busy)), seconds)
-        except TimeoutError:
-            self.hung = True
-            raise Refused(410, f"the environment took more than {seconds:g} seconds: open another session") from None
+            # unlike wait_for it leaves the work alone when time is up
+            done, _ = await asyncio.wait((asyncio.wrap_future(self.busy),), timeout=seconds)
         finally:
             self.last_use = time.monotonic()
+        if not done:
+            self.hung = True
+            raise Refused(410, f"the environment took more than {seconds:g} seconds: open another session")
+        result: Result = done.pop().result()
+        return result
 
     def end(self) -> None:
         """Closes the environment when its thread gets to it; a thread that hangs is left alone."""
