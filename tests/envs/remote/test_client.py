@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lookact.envs.remote.client import RemoteEnv, ServerSpec
-from lookact.envs.remote.codec import encode
+from lookact.envs.remote.codec import FRAME, encode, to_frame
 from lookact.errors import EnvError
 from lookact.rollout.collect import collect
 from lookact.types import Decision
@@ -244,6 +244,9 @@ LIES = {
     "a reward of true": GOOD | {"reward": True},
     "an end of 1": GOOD | {"terminated": 1},
     "an info of nothing": GOOD | {"info": None},
+    "a torn frame": b"1234",
+    "parts that are not there in a frame": (2**60).to_bytes(8, "little") * 2,
+    "bytes for an info in a frame": to_frame(GOOD | {"info": {"a": b"x"}}),
 }
 
 
@@ -259,7 +262,8 @@ def test_a_server_that_lies_is_told_so_in_one_line(serve_app, what):
             return
         answer = {"/open": {"session": "s"}, "/reset": {"observation": SEEN, "info": {}}}.get(scope["path"], lie)
         body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        headers = [(b"content-type", FRAME.encode())] if answer is lie and what.endswith("frame") else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     from lookact.envs.remote.app import LIMITS
