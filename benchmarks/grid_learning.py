@@ -199,6 +199,7 @@ EXPERIMENTS = (
     # another architecture under the same settings
     Experiment("red-square-rloo-smolvlm", "rloo", "red-square", (*SMOLVLM, *FEW, *rloo(10))),
     Experiment("red-square-alone-smolvlm", "rloo", "red-square", (*SMOLVLM, *ALONE, *rloo(40))),
+    Experiment("random-maps-smolvlm", "rloo", "random-maps", (*SMOLVLM, *LAKE, *rloo(10))),
     Experiment("doorkey-sft", "rloo", "doorkey", (*DOORKEY, *NO_RL)),
     Experiment("doorkey-ppo", "ppo", "doorkey", ppo(20), start="doorkey-sft"),
     Experiment("doorkey-rloo", "rloo", "doorkey", rloo(20), start="doorkey-sft"),
