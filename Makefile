@@ -27,10 +27,13 @@ MANISKILL_VENV ?= .venv-maniskill
 MANISKILL_STAMP := $(MANISKILL_VENV)/.ready
 MANISKILL_TESTS := tests/envs/maniskill tests/recipes/world_duel/test_maniskill.py
 
+DOCS_VENV ?= .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.ready
+
 INTEROP_VENV ?= .venv-interop
 INTEROP_STAMP := $(INTEROP_VENV)/.ready
 
-.PHONY: help setup setup-demo demo test test-real test-vllm test-maniskill test-interop check types fast format learn bench clean
+.PHONY: help setup setup-demo demo test test-real test-vllm test-maniskill test-interop check types fast format learn bench docs clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -122,6 +125,16 @@ learn: setup     ## the long learning runs
 bench: setup     ## every speed comparison, as ratios within one run
 	$(PIP) $(BIN)/python -c constraints.txt -e ".[$(EXTRAS),bench]"
 	$(BIN)/lookact bench all
+
+docs: $(DOCS_STAMP)  ## the documentation as a site with search and reference, to be opened from site/index.html
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "open site/index.html in a browser"
+
+# the reference is read from the sources: the package itself is not installed
+$(DOCS_STAMP): constraints-docs.txt tools/make-venv tools/pip-install
+	@tools/make-venv $(PYTHON) $(DOCS_VENV)
+	@$(PIP) $(DOCS_VENV)/bin/python -c constraints-docs.txt mkdocs-material "mkdocstrings[python]"
+	@touch $@
 
 clean:           ## remove the environment and caches, never runs
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
