@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from lookact.cli import vsi_bench
 from lookact.cli.output import say, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.cli.recipe_sources import short_name
-from lookact.cli.recipes import PRESET, add_recipe_options, load_settings, prepare, recall_recipe, show_help
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, recall_recipe, recipe_title, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -67,12 +66,6 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
         say(f" in the browser: lookact view {folder}")
-
-
-def recipe_title(recipe: str, cfg: Any) -> str:
-    """A recipe by its name, and by its task where that is not its own."""
-    task, own = (getattr(settings, "task", None) for settings in (cfg, load_settings(recipe).PRESETS[PRESET]))
-    return short_name(recipe) if task == own else f"{short_name(recipe)} on {task}"
 
 
 def policy_title(arguments: Arguments) -> str:
