@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lookact.cli import main, recipes
-from lookact.cli.recipes import trained_by
+from lookact.cli.recipes import load_settings, recipe_title, settings_for, trained_by
 
 NAV, VLA = "seed: 0\nsampling: {max_tokens: 12}\n", "seed: 0\nstage: both\nppo: {clip: 0.2}\n"
 
@@ -68,3 +68,12 @@ def test_a_whole_run_is_no_checkpoint(tmp_path, capsys):
     assert refusal(capsys, "eval", "toy", "--checkpoint", str(run)) == (
         f"{run} is the folder of a run: name one of its checkpoints, such as {run / 'checkpoint-2'}"
     )
+
+
+def test_a_result_names_the_task_where_it_is_not_the_recipes_own():
+    own = load_settings("nav-rloo")
+    assert recipe_title("nav-rloo", own.PRESETS["debug"]) == "nav-rloo"
+    other = settings_for(own, "frozen-lake")
+    assert recipe_title("nav-rloo", other.PRESETS["debug"]) == "rloo on frozen-lake"
+    # control recipes have no task but that of their environment
+    assert recipe_title("vla-ppo", load_settings("vla-ppo").PRESETS["debug"]) == "vla-ppo"

@@ -43,6 +43,7 @@ def test_a_task_is_found_in_a_file_and_in_a_module(tmp_path, monkeypatch):
         ("frozn-lake", "unknown task frozn-lake: did you mean frozen-lake?"),
         ("no.such.module:TASK", "there is no module no"),
         ("nothere.py:TASK", "nothere.py does not exist"),
+        ("mine.py", "task mine.py is a file: say which of its names is the task, as in mine.py:TASK"),
         ("my_bad_module:MISSING", "has no MISSING"),
         ("my_bad_module:NOTHING", "is no task: it has no make_env"),
         ("my_bad_module:Own", "is a class without make_task or factory"),

@@ -11,7 +11,7 @@ from lookact.cli import vsi_bench
 from lookact.cli.output import say, show_result, write_json
 from lookact.cli.parser import Arguments, Parser, positive_int
 from lookact.cli.recipe_sources import short_name
-from lookact.cli.recipes import add_recipe_options, load_settings, prepare, recall_recipe, show_help
+from lookact.cli.recipes import add_recipe_options, load_settings, prepare, recall_recipe, recipe_title, show_help
 from lookact.errors import ConfigError
 
 TAKES_SETTINGS = True
@@ -61,7 +61,8 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     )
     if arguments.output:
         write_json(result, arguments.output)
-    show_result(result, as_json=arguments.json, title=f"{short_name(arguments.recipe)}, {policy_title(arguments)}")
+    title = f"{recipe_title(arguments.recipe, cfg)}, {policy_title(arguments)}"
+    show_result(result, as_json=arguments.json, title=title)
     if not arguments.json:
         say(f" pictures and episodes are in {folder}")
         say(f" in the browser: lookact view {folder}")

@@ -68,6 +68,13 @@ def recipe_name(word: str) -> str:
     return FOLDERS.get(word, word)
 
 
+def recipe_title(recipe: str, cfg: Any) -> str:
+    """What a result stands under: the recipe's name, or the algorithm and the task where that is another."""
+    task, own = (getattr(config, "task", None) for config in (cfg, load_settings(recipe).PRESETS[PRESET]))
+    algorithm = {name: folder for folder, name in FOLDERS.items()}.get(recipe, short_name(recipe))
+    return short_name(recipe) if task == own else f"{algorithm} on {task}"
+
+
 def show_help(parser: Parser, arguments: Arguments) -> bool:
     """Whether help was asked for, and given."""
     if arguments.help:

@@ -21,6 +21,7 @@ from lookact.cli.recipes import (
     load_settings,
     make_config,
     recall_recipe,
+    recipe_title,
     refuse_foreign,
     show_help,
     source_of,
@@ -92,7 +93,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if is_launched():
         return
     seed = f", seed {cfg.seed}" if hasattr(cfg, "seed") else ""
-    show_result(result, as_json=arguments.json, title=f"{short_name(arguments.recipe)}{seed}")
+    show_result(result, as_json=arguments.json, title=f"{recipe_title(arguments.recipe, cfg)}{seed}")
     if not arguments.json:
         say(f" the run is in {folder}")
         say(f" in the browser: lookact view {folder}")

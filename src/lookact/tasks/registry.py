@@ -75,6 +75,8 @@ def find_task(name: str) -> type:
         return remote_settings(name)
     others = offered(TASK_GROUP)
     path = TASKS.get(name) or others.get(name)
+    if path is None and name.endswith(".py"):
+        raise ConfigError(f"task {name} is a file: say which of its names is the task, as in {name}:TASK")
     if path is None and ":" not in name:
         raise unknown("task", name, [*TASKS, *others])
     return settings_class(path or name)
