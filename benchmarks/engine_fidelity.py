@@ -7,8 +7,8 @@ each model, both against the float32 model's changes of the same pushes:
 
 - over tokens, at the last push: the slope of the changes on the float32 ones, with its standard error, and their
   correlation;
-- over pushes: of each push the one number that the slope is made of, the sum over tokens of the change times the float32
-  model's last change, over the sum of that one's squares; the slope and the correlation of these numbers.
+- over pushes: of each push the one number that the slope is made of, the sum over tokens of the change times the
+  float32 model's last change, over the sum of that one's squares; the slope and the correlation of these numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lookact.planning.report import table
 from lookact.rollout.samplers.settings import Sampling, VllmSpec
 from lookact.rollout.samplers.vllm import VllmEngine, engine_arguments
 
-RATES, PUSHES, UPDATES = (1e-6, 1e-5, 1e-4), 8, 3
+RATES, PUSHES, UPDATES = (1e-6, 1e-5, 1e-4), 5, 4
 ROWS, LENGTH = 16, 128
 EXACT, STOCK, LEARNER, ENGINE = "float32", "PEFT", "LookAct's learner", "vLLM as LookAct starts it"
 LogProbs = Callable[[ChatVLM], Tensor]
@@ -197,19 +197,19 @@ same adapters' in float32. Adapters and float32 model are those of the learner.
 
 - **Ratio over tokens** is the slope of the changes at the last push, with its standard error. **Over pushes** each push
   counts with one number: its change along the float32 model's last change.
-- **PEFT**, and vLLM by itself, add an adapter's part to an output that is rounded to bfloat16 already. A part below half of
-  the output's last digit leaves it as it was, every time, so that no number of tokens averages it out.
-- **LookAct** adds it inside the matrix product, in float32, and rounds once, in the learner (`models/vlm/adapters.py`) as in
-  the engine (`samplers/vllm_adapters.py`), at no cost: the product takes what it is to add to.
+- **PEFT**, and vLLM by itself, add an adapter's part to an output that is rounded to bfloat16 already. A part below
+  half of the output's last digit leaves it as it was, every time, so that no number of tokens averages it out.
+- **LookAct** adds it inside the matrix product, in float32, and rounds once, in the learner
+  (`models/vlm/adapters.py`) as in the engine (`samplers/vllm_adapters.py`): the product takes what it is to add to.
 - **Single tokens** stay as noisy as bfloat16's activations are: {sizes}. Where a change is smaller than its
-  rounding no way to add the parts makes the correlation over tokens high; gradients, which sum over tokens, see what the
-  pushes show.
+  rounding no way to add the parts makes the correlation over tokens high; gradients, which sum over tokens, see what
+  the pushes show.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=16)
+    parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
