@@ -1,4 +1,6 @@
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -171,3 +173,19 @@ def test_in_threads_an_actor_that_fails_stops_the_collection():
 
     with pytest.raises(RuntimeError, match="out of memory"):
         collect([spec(1), spec(2)], [Counter(), Counter()], Broken(), threads=True)
+
+
+def test_an_episode_that_is_not_kept_is_let_go_when_it_was_told():
+    told, most = [], []
+
+    def finished(episode):
+        gc.collect()
+        most.append(sum(other() is not None for other in told))
+        told.append(weakref.ref(episode))
+
+    assert (
+        collect([spec(i) for i in range(12)], [Counter(), Counter()], Recorder(), finished=finished, keep=False) == []
+    )
+    assert len(told) == 12
+    # the other row's and the one before it, however many there were
+    assert max(most) <= 2

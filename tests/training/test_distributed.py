@@ -5,8 +5,12 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from lookact.algorithms.vlm_settings import RaySettings
 from lookact.training.distributed import (
+    DEFAULT_TIMEOUT_S,
+    TIMEOUT,
     all_reduce_sum,
     barrier,
     broadcast,
@@ -84,6 +88,19 @@ def test_one_process_is_the_main_one_and_reduces_to_itself(monkeypatch):
     assert weight.grad.tolist() == [1.0]
     assert device.type in ("cpu", "cuda")
     close_distributed()
+
+
+@pytest.mark.parametrize(("told", "seconds"), [(None, 7200.0), ("90", 90.0)])
+def test_processes_wait_longer_for_one_another_than_workers_may_take(monkeypatch, told, seconds):
+    asked = {}
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, timeout: asked.update(timeout=timeout))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv(TIMEOUT, raising=False)
+    if told is not None:
+        monkeypatch.setenv(TIMEOUT, told)
+    init_distributed()
+    assert asked["timeout"].total_seconds() == seconds
+    assert RaySettings().timeout_s < DEFAULT_TIMEOUT_S
 
 
 @pytest.mark.slow

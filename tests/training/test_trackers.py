@@ -1,6 +1,7 @@
 import json
 import sys
 import time
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -112,6 +113,19 @@ def test_wandb_offline_writes_to_the_folder_under_one_id(tmp_path, monkeypatch):
         use_everything(WandbTracker(tmp_path, {"seed": 1}, mode="offline"), step)
     run_id = (tmp_path / "wandb_id").read_text()
     assert len(list((tmp_path / "wandb").glob(f"offline-run-*-{run_id}"))) >= 1
+
+
+@pytest.mark.parametrize(("named", "project"), [(None, "lookact"), ("robots", "robots")])
+def test_wandbs_own_variable_names_the_project(tmp_path, monkeypatch, named, project):
+    asked = {}
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    if named is not None:
+        monkeypatch.setenv("WANDB_PROJECT", named)
+    wandb = MagicMock()
+    wandb.init = lambda **settings: asked.update(settings) or MagicMock()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    WandbTracker(tmp_path, {}, mode="offline")
+    assert asked["project"] == project
 
 
 def test_missing_wandb_names_the_extra(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ from transformers.utils import cached_file
 
 from lookact.errors import ConfigError, DataError, TokenMismatch
 from lookact.models.actor_critic import ValueHead
+from lookact.models.vlm.adapters import round_once
 from lookact.models.vlm.families import OTHER, Family, family_of
 from lookact.models.vlm.families.family import write_files
 from lookact.models.vlm.policy import ChatVLM
@@ -85,7 +86,7 @@ def load_chat(
     if quantise is not None:
         model.requires_grad_(False)
     if adapter is not None:
-        model = PeftModel.from_pretrained(model, str(adapter), is_trainable=True)
+        model = round_once(PeftModel.from_pretrained(model, str(adapter), is_trainable=True))
     elif lora is not None:
         model = add_lora(model, lora)
     processor = family_of(model.config.model_type).load_images(base, min_pixels, max_pixels)
@@ -218,7 +219,7 @@ def add_lora(model: Any, lora: LoraSpec) -> Any:
         bias="none",
     )
     try:
-        return get_peft_model(model, settings)
+        return round_once(get_peft_model(model, settings))
     except ValueError as error:
         raise ConfigError(f"LoRA targets {lora.targets} do not fit the model: {first_line(error)}") from error
 

@@ -42,6 +42,8 @@ IN_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 GIGABYTE = 2**30
 MOST_IMAGES = 999
 """More than any context holds."""
+ADAPTER_EXTENSION = "lookact.rollout.samplers.vllm_adapters.AdapterReader"
+"""By its name: to import it changes vLLM."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """That vLLM makes room for."""
 KEEP_WEIGHTS = 1
@@ -243,6 +245,7 @@ def engine_arguments(chat: ChatVLM, sampling: Sampling, spec: VllmSpec) -> dict[
         lora = next(iter(chat.model.peft_config.values()))
         room = min(rank for rank in LORA_RANKS if rank >= lora.r)
         arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": room}
+        arguments["worker_extension_cls"] = ADAPTER_EXTENSION
         arguments["lora_target_modules"] = sorted(lora.target_modules)
     if spec.sleep:
         arguments["enable_sleep_mode"] = True
