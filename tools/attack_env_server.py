@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from attack_server import HEADERS
-from attacks import Address, Outcome, ask, attempt, ends_on_sigterm, report, served
+from attacks import Address, Outcome, ask, attempt, ends_on_sigterm, report, send_headers, served
 
 SEED, FUZZED, FLOOD = 0, 150, 80
 ARRAY = {"dtype": "uint8", "shape": [2, 2], "data": "AAAAAA=="}
@@ -39,6 +38,8 @@ def bodies() -> Iterator[tuple[str, str, bytes, set[int]]]:
     yield "nesting", "/reset", b"[" * 1_000_000, {400}
     yield "more nesting", "/reset", b"[" * 5_000_000, {413}
     yield "values", "/call", b'{"x":[' + b"0," * 10_000_000 + b"0]}", {413}
+    maps = b'{"method":"report","episodes":[{"x":[' + b",".join([b'{"ab":1}'] * 260_000) + b"]}]}"
+    yield "as many maps as a report may have", "/call", maps, {422}
     yield "a body too large", "/step", b'{"session": "' + b"x" * (80 << 20) + b'"}', {413}
     yield "a huge number", "/open", b'{"task_seed": ' + b"9" * 100_000 + b"}", {400, 422}
     yield "a lone surrogate", "/close", b'{"session": "\\ud800"}', {200, 422}
@@ -126,15 +127,6 @@ def guess(address: Address) -> str | None:
     return None if min(map(len, mine)) >= 20 and shared < 10 else f"{mine} are alike"
 
 
-def raw(address: Address, headers: bytes) -> str | None:
-    import socket
-
-    with socket.create_connection(address, timeout=5.0) as connection:
-        connection.sendall(b"POST /open HTTP/1.1\r\nContent-Type: application/json\r\n" + headers + b"\r\n{}")
-        answer = connection.recv(200)
-    return None if answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 501")) else f"{answer[:60]!r}"
-
-
 def attack() -> Iterator[Outcome]:
     most = 16
     words = ("env-server", "--task", "frozen-lake", "--port", "0", "--max-sessions", str(most))
@@ -143,8 +135,7 @@ def attack() -> Iterator[Outcome]:
             yield attempt(name, partial(post, address, path, body, expected))
         for name, value in LIES.items():
             yield attempt(name, partial(lie, address, value))
-        for headers in HEADERS:
-            yield attempt(f"headers {headers[:40]!r}", partial(raw, address, headers))
+        yield from send_headers(address, "/open")
         yield attempt("fuzzed requests", partial(fuzz, address))
         yield attempt("a flood of sessions", partial(flood, address, most))
         yield attempt("guessing sessions", partial(guess, address))

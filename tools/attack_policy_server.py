@@ -21,7 +21,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from attacks import Address, Outcome, ask, attempt, ends_on_sigterm, report, served
+from attacks import Address, Outcome, ask, attempt, ends_on_sigterm, report, send_headers, served
 from lookact.rollout.policy_server.codec import pack
 
 SEED, FUZZED, MOST = 0, 200, 8
@@ -206,6 +206,7 @@ def attack(folder: Path) -> Iterator[Outcome]:
     with served(*words) as (address, process):
         for name, work in tries(address):
             yield attempt(name, work)
+        yield from send_headers(address, "/metadata")
         talk = joined(address)
         yield "SIGTERM with a session open", ends_on_sigterm(process)
         talk.socket.close()

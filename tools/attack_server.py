@@ -10,7 +10,6 @@ import io
 import json
 import os
 import random
-import socket
 import struct
 import sys
 import threading
@@ -22,20 +21,11 @@ from typing import Any
 
 from PIL import Image
 
-from attacks import Address, Outcome, ask, attempt, report, serve_in_thread
+from attacks import Address, Outcome, ask, attempt, report, send_headers, serve_in_thread
 
 PARTS = 1_200_000
 SEED, FUZZED = 0, 60
 SOURCES = ("file:///etc/passwd", "http://169.254.169.254/", "ftp://x", "/etc/passwd", "gopher://x", "jar:x", "@@", "")
-HEADERS = (
-    b"Host: x\r\nHost: y\r\n",
-    b"Host: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
-    b"Host: localhost\r\nContent-Length: -1\r\n",
-    b"Host: localhost\r\nTransfer-Encoding: chunked, gzip\r\n",
-    b"Host: localhost\r\nX: \x00\r\n",
-    b"Host: localhost\r\n folded: x\r\n",
-    b"Host: \xff\xfe\r\n",
-)
 
 
 def chat(content: Any) -> bytes:
@@ -88,13 +78,6 @@ def post(address: Address, body: bytes, expected: set[int]) -> str | None:
     return None if status in expected and one_line else f"status {status}: {answer[:100]!r}"
 
 
-def raw(address: Address, headers: bytes) -> str | None:
-    with socket.create_connection(address, timeout=5.0) as connection:
-        connection.sendall(b"POST /generate HTTP/1.1\r\nContent-Type: application/json\r\n" + headers + b"\r\n{}")
-        answer = connection.recv(200)
-    return None if answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 501")) else f"{answer[:60]!r}"
-
-
 def answers_meanwhile(address: Address, body: bytes) -> str | None:
     """How long /health waits while a large body is refused."""
     sender = threading.Thread(target=post, args=(address, body, {413}), daemon=True)
@@ -120,8 +103,7 @@ def attack(parts: Sequence[tuple[str, bytes, set[int]]] = ()) -> Iterator[Outcom
         for name, body, expected in parts or list(bodies()):
             yield attempt(name, partial(post, address, body, expected))
         yield attempt("health beside a large body", partial(answers_meanwhile, address, next(bodies())[1]))
-        for headers in HEADERS:
-            yield attempt(f"headers {headers[:40]!r}", partial(raw, address, headers))
+        yield from send_headers(address, "/generate")
         rebound = partial(ask, address, "/v1/models", host="rebind.evil")
         yield attempt("a foreign Host", lambda: None if rebound()[0] == 400 else "taken")
         health = partial(ask, address, "/health")

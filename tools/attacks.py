@@ -13,11 +13,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 SECONDS = 20.0
 """The longest that one attack may take."""
+HEADERS = (
+    b"Host: x\r\nHost: y\r\n",
+    b"Host: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+    b"Host: localhost\r\nContent-Length: -1\r\n",
+    b"Host: localhost\r\nTransfer-Encoding: chunked, gzip\r\n",
+    b"Host: localhost\r\nX: \x00\r\n",
+    b"Host: localhost\r\n folded: x\r\n",
+    b"Host: \xff\xfe\r\n",
+    b"Host: localhost\r\nX: " + b"x" * 200_000 + b"\r\n",
+)
+"""Each is wrong in one way."""
 Address = tuple[str, int]
 Outcome = tuple[str, str]
 """An attack's name, and what went wrong; empty where it was withstood."""
@@ -61,6 +73,20 @@ def ask(
         return answer.status, answer.read()
     finally:
         connection.close()
+
+
+def send_headers(address: Address, path: str) -> Iterator[Outcome]:
+    """Headers that no server may take for a request."""
+
+    def refused(headers: bytes) -> str | None:
+        with socket.create_connection(address, timeout=5.0) as connection:
+            told = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\n".encode()
+            connection.sendall(told + headers + b"\r\n{}")
+            answer = connection.recv(200)
+        return None if answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 501")) else f"{answer[:60]!r}"
+
+    for headers in HEADERS:
+        yield attempt(f"headers {headers[:40]!r}", partial(refused, headers))
 
 
 def wait_for(address: Address) -> None:

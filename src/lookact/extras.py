@@ -29,7 +29,7 @@ EXTRAS: Mapping[str, Extra] = {
     ),
     "grid": Extra(
         {"minigrid": "minigrid", "pygame": "pygame"},
-        ("lookact.envs.grid: FrozenLake and MiniGrid as pictures",),
+        ("rloo and ppo --task frozen-lake or minigrid",),
     ),
     "serve": Extra(
         {"fastapi": "fastapi", "uvicorn": "uvicorn"},

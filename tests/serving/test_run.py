@@ -12,6 +12,7 @@ import pytest
 
 from lookact.errors import ConfigError
 from lookact.serving import run
+from lookact.serving.middleware import TOKEN_BYTES, count_tokens
 from lookact.serving.run import bind
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -126,7 +127,8 @@ def test_a_signal_lets_accepted_work_finish_and_takes_no_more(serve_apart, free_
     ]
     for thread in asking:
         thread.start()
-    wait_for(lambda: held(url) == 6 * len(b'{"messages":[{"role":"user","content":"hello"}]}'))
+    body = b'{"messages":[{"role":"user","content":"hello"}]}'
+    wait_for(lambda: held(url) == 6 * (len(body) + TOKEN_BYTES * count_tokens(body, 100)))
     server.send_signal(signal.SIGTERM)
     wait_for(lambda: refuses(url))
     assert answers == []

@@ -36,6 +36,8 @@ DRAIN_FACTOR = 4
 KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 
 
+TOKEN_BYTES = 144
+"""What a JSON token takes once it is parsed, checked and decoded: maps of one number take the most, 135 bytes."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,{\[]', re.DOTALL)
 """A JSON string, one without an end reaching to the body's; a comma; a bracket that opens."""
 
@@ -112,7 +114,8 @@ class RequestMiddleware:
             raise Refused(408, f"the body took more than {self.limits.body_seconds:g} seconds to arrive") from None
         whole = b"".join(held)
         body: bytes | None = whole
-        if takes_json and has_more_tokens(whole, self.limits.json_tokens):
+        tokens = count_tokens(whole, self.limits.json_tokens) if takes_json else 0
+        if tokens > self.limits.json_tokens:
             raise Refused(413, f"the body has more than {self.limits.json_tokens} JSON tokens: send fewer parts")
 
         async def replay() -> Event:
@@ -122,7 +125,11 @@ class RequestMiddleware:
             event, body = {"type": "http.request", "body": body, "more_body": False}, None
             return event
 
-        await self.app(scope, replay, send)
+        self.budget.hold(tokens * TOKEN_BYTES)
+        try:
+            await self.app(scope, replay, send)
+        finally:
+            self.budget.release(tokens * TOKEN_BYTES)
 
     async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The same checks before a websocket is opened; its messages are the application's to bound."""
@@ -172,12 +179,12 @@ class RequestMiddleware:
             raise too_large
 
 
-def has_more_tokens(body: bytes, most: int) -> bool:
-    """Whether JSON has more strings, commas and opening brackets than `most`; it is not parsed."""
-    if sum(map(body.count, (b'"', b",", b"{", b"["))) <= most:
-        return False
+def count_tokens(body: bytes, most: int) -> int:
+    """Strings, commas and opening brackets of JSON that is not parsed: never too few, and at most one above `most`."""
+    if (signs := sum(map(body.count, (b'"', b",", b"{", b"[")))) <= most:
+        return signs
     # what stands in strings does not count
-    return next(islice(_TOKEN.finditer(body), most, None), None) is not None
+    return sum(1 for _ in islice(_TOKEN.finditer(body), most + 1))
 
 
 def as_bearer(header: bytes) -> bytes:
@@ -196,7 +203,10 @@ def as_bearer(header: bytes) -> bytes:
 def host_name(header: str) -> str:
     """The name or address in a Host header, without its port."""
     name = header.strip().lower()
-    return name[1:].partition("]")[0] if name.startswith("[") else name.rpartition(":")[0] or name
+    if name.startswith("["):
+        inside, _, rest = name[1:].partition("]")
+        return name if rest and not rest.startswith(":") else inside
+    return name.rpartition(":")[0] or name
 
 
 def is_address(name: str) -> bool:

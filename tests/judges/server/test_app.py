@@ -7,6 +7,7 @@ import pytest
 
 from lookact.judges.client import encode_png
 from lookact.judges.server.batching import Reply, TokenLogprob
+from lookact.serving.middleware import TOKEN_BYTES, count_tokens
 
 POST = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 JSON_HEADER = b"Content-Type: application/json\r\n"
@@ -358,6 +359,7 @@ def test_pictures_are_counted_as_what_they_take_while_they_are_decoded(serve_her
     # 32 x 32 pixels: 3 kB of RGB, and 8 kB more while Pillow decodes and converts
     part = {"type": "image", "image": encode_png(images[0])}
     body = {"messages": [{"role": "user", "content": [part]}]}
-    size = len(httpx.Request("POST", "http://x", json=body).content)
+    sent = httpx.Request("POST", "http://x", json=body).content
+    size = len(sent) + TOKEN_BYTES * count_tokens(sent, 1000)
     assert httpx.post(f"{serve_here(held_bytes=size + 11 * 1024 - 1)}/generate", json=body).status_code == 429
     assert httpx.post(f"{serve_here(held_bytes=size + 11 * 1024)}/generate", json=body).status_code == 200

@@ -225,3 +225,19 @@ def test_what_waits_too_long_is_refused_and_does_not_move_the_episode(policy, ob
     session, batches = asyncio.run(ask())
     assert batches == 0
     assert float(session.history.abs().sum()) == 0
+
+
+def test_what_a_message_is_decoded_to_counts_against_the_budget(serve_policy, client_of, observations):
+    from lookact.rollout.policy_server.app import LIMITS
+    from lookact.rollout.policy_server.codec import pack
+
+    (shown,) = observations(0, 1)
+    arrays = 2 * 16 * 16 * 3 + 3 * 4
+    room = len(pack(shown, binary_names=True)) + arrays
+    assert client_of(serve_policy(limits=dataclasses.replace(LIMITS, held_bytes=room))).act(shown).shape == (2,)
+    tight = client_of(serve_policy(limits=dataclasses.replace(LIMITS, held_bytes=room - 1)))
+    for _ in range(2):
+        with pytest.raises(EngineError, match="holds as much as it can"):
+            tight.act(shown)
+    # nothing of what was refused is still held
+    assert tight.act({**shown, "head": shown["head"][:8]}).shape == (2,)

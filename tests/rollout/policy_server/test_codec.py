@@ -69,7 +69,8 @@ LIES = {
     "too many pictures or pixels": picture(16, files=9),
     "a picture is no file": {"__image__": True, "format": "png", "data": "x"},
     "an image could not be read": {"__image__": True, "format": "png", "data": b"GIF89a"},
-    "more than 1024 lists and maps": [[[]] * 200] * 200,
+    "more than 16384 values": [[[]] * 200] * 200,
+    "the message has more than 16384 values": [["ab"] * 200] * 100,
     "no msgpack of numbers.*(exceeds|max)": [0] * 257,
     "no msgpack of numbers": {1: "a number for a name"},
 }

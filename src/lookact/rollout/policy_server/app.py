@@ -21,7 +21,7 @@ from starlette.websockets import WebSocketDisconnect
 from lookact import __version__
 from lookact.protocols import ControlPolicy
 from lookact.rollout.policy_server.batching import PolicyEngine, Session
-from lookact.rollout.policy_server.codec import pack, unpack
+from lookact.rollout.policy_server.codec import array_bytes, pack, unpack
 from lookact.rollout.policy_server.observations import PolicyFacts, read_observation
 from lookact.serving.limits import MIB, Budget, Limits, Refused
 from lookact.serving.metrics import Metrics
@@ -37,7 +37,7 @@ LIMITS = Limits(
     request_seconds=30.0,
     batch_wait=0.001,
 )
-"""`body_bytes` is the largest message, and all sessions together hold `held_bytes` of them."""
+"""`body_bytes` bounds a message, `json_tokens` its values, `held_bytes` all messages and what they are decoded to."""
 DECODERS = 2
 METHODS = dict.fromkeys(("/health", "/healthz", "/metadata", "/metrics", "/openapi.json"), "GET")
 OWN_METRICS = {
@@ -228,7 +228,7 @@ class PolicyServer:
 
     @contextlib.asynccontextmanager
     async def message(self, socket: WebSocket) -> AsyncIterator[Any]:
-        """The next message, decoded, its bytes held while it is worked on."""
+        """The next message, decoded; its bytes and what they became are held while it is worked on."""
         async with asyncio.timeout(self.idle_seconds):
             event = await socket.receive()
         if event["type"] == "websocket.disconnect":
@@ -236,11 +236,16 @@ class PolicyServer:
         data = event.get("bytes")
         if data is None:
             raise Refused(415, "a text message: send msgpack as binary messages")
-        self.budget.hold(len(data))
+        held = len(data)
+        self.budget.hold(held)
         try:
-            yield await asyncio.get_running_loop().run_in_executor(self._decoders, unpack, data, self.limits)
+            sent = await asyncio.get_running_loop().run_in_executor(self._decoders, unpack, data, self.limits)
+            arrays = array_bytes(sent)
+            self.budget.hold(arrays)
+            held += arrays
+            yield sent
         finally:
-            self.budget.release(len(data))
+            self.budget.release(held)
 
     async def send(self, socket: WebSocket, data: bytes | str) -> None:
         """One message; a client that does not read is left."""

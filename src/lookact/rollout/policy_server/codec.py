@@ -21,8 +21,6 @@ DTYPES |= {np.dtype(f"{kind}{bits}").str for kind in ("int", "uint") for bits in
 MAX_AXES = 8
 MAX_ITEMS = 256
 """Of one list or map."""
-MAX_CONTAINERS = 1024
-"""Lists and maps of one message: millions of empty ones would take hundreds of bytes each."""
 
 
 def pack(value: Any, *, binary_names: bool) -> bytes:
@@ -62,20 +60,32 @@ def unpack(data: bytes, limits: Limits) -> Any:
         raise Refused(422, f"the message is no msgpack of numbers, texts, lists, maps and arrays: {told}") from None
 
 
+def array_bytes(value: Any) -> int:
+    """What the arrays and pictures of a message take, beside the message itself."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(array_bytes, parts))
+
+
 class _Reader:
     """What msgpack calls for each list and map of one message."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits, self.containers, self.images, self.pixels = limits, 0, 0, 0
+        self.limits, self.values, self.images, self.pixels = limits, 0, 0, 0
 
     def sequence(self, items: list[Any]) -> list[Any]:
-        self.containers += 1
-        if self.containers > MAX_CONTAINERS:
-            raise Refused(413, f"the message has more than {MAX_CONTAINERS} lists and maps: send arrays")
+        self.count(len(items))
         return items
 
+    def count(self, items: int) -> None:
+        """A list or map and its items: a million empty ones would take hundreds of bytes each."""
+        self.values += 1 + items
+        if self.values > self.limits.json_tokens:
+            raise Refused(413, f"the message has more than {self.limits.json_tokens} values: send arrays")
+
     def mapping(self, items: dict[Any, Any]) -> Any:
-        self.sequence([])
+        self.count(len(items))
         named = {name.decode("latin-1") if isinstance(name, bytes) else name: item for name, item in items.items()}
         if "__npgeneric__" in named:
             return decode_number(named.get("dtype"), named.get("data"))
