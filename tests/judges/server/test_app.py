@@ -135,10 +135,9 @@ def test_what_cannot_be_done_is_refused_and_not_ignored(serve_here, extra, told)
 def test_what_changes_nothing_is_taken(serve_here):
     harmless = {"stream": False, "n": 1, "stop": None, "frequency_penalty": 0, "presence_penalty": 0.0, "tools": []}
     harmless |= {"logit_bias": {}, "response_format": {"type": "text"}, "tool_choice": "none", "store": False}
-    returned = {"role": "assistant", "content": "hi", "refusal": None, "annotations": None, "audio": None}
-    told = {
-        "messages": [*HELLO["messages"], {**returned, "function_call": None, "tool_calls": None}, *HELLO["messages"]]
-    }
+    nothing = ("refusal", "annotations", "audio", "function_call", "tool_calls", "reasoning_content")
+    returned = {"role": "assistant", "content": "hi"} | dict.fromkeys(nothing)
+    told = {"messages": [*HELLO["messages"], returned, *HELLO["messages"]]}
     assert httpx.post(f"{serve_here()}/v1/chat/completions", json=told | harmless).status_code == 200
 
 

@@ -78,6 +78,7 @@ class ChatMessage:
     audio: None = None
     function_call: None = None
     tool_calls: None = None
+    reasoning_content: None = None
 
 
 @dataclass(frozen=True, config=LISTED)
