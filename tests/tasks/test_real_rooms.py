@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lookact
+from lookact.cli import main
 from lookact.envs.rooms import simulator
 from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.notes import load_layout
@@ -20,6 +21,7 @@ from lookact.recipes.ppo.preflight import preflight as ppo_preflight
 from lookact.recipes.rloo import config as rloo
 from lookact.recipes.rloo.preflight import preflight as rloo_preflight
 from lookact.tasks.navigation import NavigationTask, make_navigation
+from lookact.tasks.registry import find_task, make_task
 from lookact.tasks.settings import NavigationConfig, SpatialVQAConfig
 from lookact.tasks.spatial_vqa import SpatialVQATask, make_spatial_vqa
 from lookact.training.preflight import Job
@@ -159,6 +161,31 @@ def test_no_scene_of_the_benchmark_reaches_training_by_any_loader(benchmark, tmp
     for task in (NavigationTask(replace(NAVIGATION, scenes=(benchmark,))), SpatialVQATask(VQA, rows)):
         assert task.corpus()
         assert next(task.pretraining_images(0, rooms=range(1), per_room=1)).rgb.shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize("name", ["navigation", "spatial-vqa"])
+def test_a_task_on_an_environment_server_refuses_the_benchmark_too(name, benchmark, serve_app):
+    from lookact.envs.remote.app import LIMITS, create_app
+
+    env = replace(NAVIGATION if name == "navigation" else VQA, scenes=(benchmark,))
+    url = serve_app(create_app(lambda seed: make_task(env, seed), name=name, presets={}), LIMITS)
+    there = make_task(find_task(url)(), 0)
+    assert there.specs(0, "test", groups=1)
+    # demonstrations for SFT, rollouts and collection all begin with specs
+    for split in TRAINS:
+        with pytest.raises(EnvError, match="a scene of VSI-Bench"):
+            there.specs(0, split, groups=1)
+
+
+@pytest.mark.parametrize("command", ["train", "collect"])
+@pytest.mark.parametrize("recipe", ["nav-rloo", "vqa-ppo"])
+def test_the_commands_refuse_the_benchmark_in_one_line(command, recipe, benchmark, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [command, recipe, "--preset", "debug", "--env.scenes", benchmark, "--out", str(tmp_path / "out")]
+    assert main([*words, *(["--episodes", "1"] if command == "collect" else [])]) == 2
+    error = capsys.readouterr().err
+    assert "a scene of VSI-Bench, which is not for training" in error
+    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(("presets", "preflight"), [(rloo.PRESETS, rloo_preflight), (ppo.PRESETS, ppo_preflight)])

@@ -268,15 +268,29 @@ def test_the_command_and_a_server_give_the_same_answers(tiny_folder, chat, vsi_l
         (["--blind"], "give --model, a folder or a Hub name, or --server URL"),
         (["--blind", "--model", "m", "--shard", "4/4"], "write I/N with I from 0 to N - 1"),
         (["--blind", "--model", "m", "--engine", "tgi"], "invalid choice: 'tgi'"),
+        (["--videos", "nowhere", "--model", "m"], "--videos nowhere: is no folder"),
+        (
+            ["--blind", "--model", "m", "--questions", "gone.parquet"],
+            "gone.parquet: cannot be read (FileNotFoundError)",
+        ),
+        (["--blind", "--model", "m", "--questions", "empty.jsonl"], "empty.jsonl: has no rows"),
+        (["--blind", "--model", "m", "--ids", "gone.txt"], "gone.txt: give a file of whole numbers"),
     ],
 )
-def test_bad_usage_is_told_in_one_line(words, told, vsi_layout, capsys):
+def test_bad_usage_is_told_in_one_line(words, told, vsi_layout, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("")
     assert main(["eval", "vsi-bench", "--questions", str(vsi_layout / "test.parquet"), *words]) == 2
-    assert told in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
 
 
-def test_another_identity_is_refused(tmp_path):
+def test_another_identity_is_refused_where_there_are_answers(vsi_layout, tmp_path):
+    # a run that could not open its model leaves nothing that another would mix with
+    claim(tmp_path / "a", {"model": "mistyped"})
     claim(tmp_path / "a", {"model": "one"})
+    run(load_rows(vsi_layout / "test.parquet"), says("5"), tmp_path / "a")
     claim(tmp_path / "a", {"model": "one"})
     with pytest.raises(ConfigError, match="holds answers to other rows or of another model"):
         claim(tmp_path / "a", {"model": "two"})

@@ -58,6 +58,8 @@ def run(words: list[str]) -> None:
     index, count = shard(arguments.shard)
     if not arguments.blind and arguments.videos is None:
         raise ConfigError("nothing to show: give --videos DIR, or --blind")
+    if not arguments.blind and not arguments.videos.is_dir():
+        raise ConfigError(f"--videos {arguments.videos}: is no folder; give the one that holds DATASET/SCENE.mp4")
     if not arguments.model and not arguments.server:
         raise ConfigError("nobody to ask: give --model, a folder or a Hub name, or --server URL")
     from lookact.vsi_bench.run import answer_rows, claim, load_rows, make_report, of_shard, sight_gap
@@ -102,6 +104,7 @@ def identity(arguments: Arguments, model: str) -> dict[str, Any]:
         "model": model,
         "engine": "server" if arguments.server else arguments.engine,
         "weights": weights.get("files"),
+        "max_image_tokens": arguments.max_image_tokens,
     }
     return {**known, "questions": hashlib.sha256(arguments.questions.read_bytes()).hexdigest()}
 

@@ -43,6 +43,8 @@ GENERATION = {"max_new_tokens": MAX_TOKENS, "temperature": 0, "top_p": 1.0, "num
 def load_rows(questions: Path, ids: Path | None = None) -> dict[int, Question]:
     """The rows of a parquet or JSONL file, or of them those whose ids a file lists, one a line."""
     rows = dict(enumerate(load_questions(questions, purpose="test")))
+    if not rows:
+        raise DataError(f"{questions}: has no rows; give the benchmark's parquet, or the same as JSONL")
     if ids is None:
         return rows
     try:
@@ -61,12 +63,12 @@ def of_shard(rows: Rows, index: int, count: int) -> dict[int, Question]:
 
 
 def claim(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse a folder with the answers of another model, other rows or another number of frames."""
+    """Refuse a folder with the answers of another model or to other rows; one that nothing was answered in is taken."""
     described = json.dumps(identity, sort_keys=True)
     path = folder / IDENTITY
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        if path.exists() and path.read_text() != described:
+        if path.exists() and path.read_text() != described and load_samples(folder):
             raise ConfigError(f"{folder} holds answers to other rows or of another model: give another --out")
         write_text(path, described)
 

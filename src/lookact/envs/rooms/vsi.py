@@ -91,7 +91,8 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
             return rows
         lines = path.read_text().splitlines()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+        # pyarrow's own errors have no strerror
+        raise DataError(f"{path}: cannot be read ({error.strerror or type(error).__name__})") from None
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: is torn or not what its ending says ({type(error).__name__})") from None
     rows = []
