@@ -264,6 +264,67 @@ def rollout_metrics(rollout: Rollout, restarts: int) -> dict[str, float]:
     }
 
 
+class SampleCount:
+    """Episodes that learning took so far, and until validation first reached 80% success; resumable."""
+
+    def __init__(self) -> None:
+        self.episodes, self.until_80 = 0.0, -1.0
+
+    def count(self, metrics: dict[str, float]) -> dict[str, float]:
+        """A rollout's metrics with the episodes up to its end."""
+        self.episodes += metrics["rollout/episodes"]
+        return metrics | {"rollout/episodes_total": self.episodes}
+
+    def validated(self, success_rate: float) -> dict[str, float]:
+        """After a validation; nothing to tell before 80%."""
+        if self.until_80 < 0 and success_rate >= 0.8:
+            self.until_80 = self.episodes
+        return {} if self.until_80 < 0 else {"eval/episodes_to_80": self.until_80}
+
+    def state_dict(self) -> dict[str, float]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        vars(self).update(state)
+
+
+class FailedStarts:
+    """Starts of episodes that lately failed, to be tried again until they succeed; resumable.
+
+    A start is an environment's own pair of seeds, of its scene and of its places.
+    """
+
+    def __init__(self, size: int = 256) -> None:
+        self.size, self.starts = size, list[tuple[int, int]]()
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
+        """Count a rollout's episodes in; success is told apart for new starts and for those tried again."""
+        episodes = [each for each in rollout.episodes if not each.failed and each.start is not None]
+        ended = sorted({(each.start, each.success) for part in gather(episodes) for each in part if each.start})
+        known, solved = set(self.starts), {start for start, success in ended if success}
+        missed = [start for start, success in ended if not success and start not in known]
+        self.starts = [start for start in [*self.starts, *missed] if start not in solved][-self.size :]
+        metrics = {"rollout/failed_starts": float(len(self.starts))}
+        for name, again in (("new", False), ("retry", True)):
+            tried = [success for start, success in ended if (start in known) == again]
+            if tried:
+                metrics[f"rollout/{name}_success_rate"] = fmean(map(float, tried))
+        return metrics
+
+    def choose(self, seed: int, share: float) -> dict[str, int]:
+        """Options of an episode: with probability `share` a start that failed, else none."""
+        rng = numpy_rng(seed, "failed starts")
+        if not self.starts or rng.random() >= share:
+            return {}
+        return dict(zip(("scene_seed", "start_seed"), self.starts[int(rng.integers(len(self.starts)))]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"starts": [list(start) for start in self.starts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.starts = [(int(scene), int(places)) for scene, places in state["starts"]]
+
+
 def _merge(moments: RunningMoments, vectors: Tensor) -> None:
     """Vectors (n, s) of all processes."""
     count, total, squares = sums(vectors.cpu())
@@ -288,4 +349,5 @@ def _each(
         text_ids=change(inputs.text_ids),
         history=change(inputs.history),
         carry=None if inputs.carry is None else change_carry(inputs.carry),
+        true_state=None if inputs.true_state is None else change(inputs.true_state),
     )
