@@ -289,21 +289,21 @@ class SampleCount:
 
 
 class FailedStarts:
-    """Starts of episodes that lately failed, to be tried again until they succeed; resumable.
+    """The last starts of episodes that failed, to be tried again; resumable.
 
     A start is an environment's own pair of seeds, of its scene and of its places.
     """
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, size: int = 64) -> None:
         self.size, self.starts = size, list[tuple[int, int]]()
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Count a rollout's episodes in; success is told apart for new starts and for those tried again."""
         episodes = [each for each in rollout.episodes if not each.failed and each.start is not None]
         ended = sorted({(each.start, each.success) for part in gather(episodes) for each in part if each.start})
-        known, solved = set(self.starts), {start for start, success in ended if success}
-        missed = [start for start, success in ended if not success and start not in known]
-        self.starts = [start for start in [*self.starts, *missed] if start not in solved][-self.size :]
+        known, missed = set(self.starts), {start for start, success in ended if not success}
+        # what fails again is recent again
+        self.starts = [*(start for start in self.starts if start not in missed), *sorted(missed)][-self.size :]
         metrics = {"rollout/failed_starts": float(len(self.starts))}
         for name, again in (("new", False), ("retry", True)):
             tried = [success for start, success in ended if (start in known) == again]
@@ -312,9 +312,12 @@ class FailedStarts:
         return metrics
 
     def choose(self, seed: int, share: float) -> dict[str, int]:
-        """Options of an episode: with probability `share` a start that failed, else none."""
+        """Options of an episode: with probability `share` a start that failed, else none.
+
+        Less often while there are few, so that no start has more than a sixteenth of that share.
+        """
         rng = numpy_rng(seed, "failed starts")
-        if not self.starts or rng.random() >= share:
+        if rng.random() >= share * min(1.0, len(self.starts) / 16):
             return {}
         return dict(zip(("scene_seed", "start_seed"), self.starts[int(rng.integers(len(self.starts)))]))
 

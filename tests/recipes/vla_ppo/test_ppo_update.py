@@ -270,19 +270,24 @@ def ended(*episodes):
     return SimpleNamespace(episodes=[EpisodeStats(0.0, 1, success, False, start) for start, success in episodes])
 
 
-def test_failed_starts_are_tried_again_until_they_succeed():
+def test_failed_starts_are_tried_again():
     failed = FailedStarts()
     assert failed.choose(0, 0.9) == {}
     metrics = failed.update(ended(((1, 2), False), ((3, 4), True), ((5, 6), False)))
     assert metrics == {"rollout/failed_starts": 2.0, "rollout/new_success_rate": pytest.approx(1 / 3)}
-    chosen = [failed.choose(seed, 0.5) for seed in range(200)]
+    # two of them have two sixteenths of the share
+    chosen = [failed.choose(seed, 0.8) for seed in range(1000)]
     assert 70 <= sum(bool(each) for each in chosen) <= 130
     assert {tuple(each.values()) for each in chosen if each} == {(1, 2), (5, 6)}
     twin = FailedStarts()
     twin.load_state_dict(failed.state_dict())
     metrics = twin.update(ended(((1, 2), True), ((5, 6), False), ((7, 8), True)))
     assert metrics["rollout/retry_success_rate"] == 0.5
-    assert twin.starts == [(5, 6)]
+    # the last that failed stand last, and only so many are kept
+    assert twin.starts == [(1, 2), (5, 6)]
+    twin.size = 2
+    twin.update(ended(((1, 2), False), ((9, 9), False)))
+    assert twin.starts == [(1, 2), (9, 9)]
 
 
 def test_episodes_are_counted_until_most_succeed():

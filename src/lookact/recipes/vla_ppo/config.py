@@ -173,7 +173,7 @@ class Learn:
     )
     scale_rewards: bool = setting(True, help="divide rewards by the running std of discounted returns")
     failure_starts: float = setting(
-        0.0, help="probability of beginning an episode where one lately failed, until it succeeds", least=0, below=1
+        0.0, help="probability of beginning an episode where one lately failed", least=0, below=1
     )
     curriculum_start_fraction: float = setting(
         1.0, help="curriculum: the easiest fraction of starts that PPO begins with; 1: all", above=0, most=1
@@ -232,10 +232,10 @@ PRESETS = {
         # a wide std first, for a clear advantage signal; a narrow one at the end, for precision
         model=Model(std_schedule="decay", std=0.15, final_std=0.08, asymmetric_critic=True),
         env=EnvConfig(distractors=1, background=True, light=True, camera=True),
-        bc=BC(pretrain_images=6000, pretrain_epochs=5, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
-        learn=Learn(iterations=40, lr=1e-4, critic_warmup=3, failure_starts=0.5),
+        bc=BC(pretrain_images=6000, pretrain_epochs=6, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
+        learn=Learn(iterations=30, lr=1e-4, critic_warmup=3, failure_starts=0.5),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=40, final_episodes=100, videos=2),
+        evaluation=Evaluation(every=30, final_episodes=100, videos=2),
     ),
     "full": Config(
         model=Model(
