@@ -335,9 +335,8 @@ class TextEncoder(nn.Module):
             return self._encode(ids)
         keys = [row.tobytes() for row in ids.cpu().numpy()]
         fresh = {key: row for row, key in enumerate(keys) if key not in self._known}
-        if fresh:
-            encoded = self._encode(ids[list(fresh.values())])
-            self._known |= dict(zip(fresh, encoded.detach()))
+        # one by one: a row of a larger batch is rounded otherwise, and a resumed run meets texts in another order
+        self._known |= {key: self._encode(ids[row : row + 1])[0].detach() for key, row in fresh.items()}
         return torch.stack([self._known[key] for key in keys]).to(ids.device)
 
     def _encode(self, ids: Tensor) -> Tensor:

@@ -225,7 +225,7 @@ PRESETS = {
         bc=BC(pretrain_images=32, pretrain_epochs=1, freeze_encoders=True, demos=4, epochs=1, save_every=10),
         learn=Learn(iterations=2, num_envs=4, rollout_steps=24, critic_warmup=1, failure_starts=0.5),
         evaluation=Evaluation(
-            every=1, episodes=2, final_episodes=4, ood_episodes=2, instruction_episodes=2, num_envs=4, videos=1
+            every=1, episodes=2, final_episodes=4, ood_episodes=0, instruction_episodes=2, num_envs=4, videos=1
         ),
     ),
     "small": Config(
