@@ -175,5 +175,6 @@ class _Encoded(VecEnvWrapper):  # type: ignore[misc, unused-ignore]
 
     def _features(self, frames: Observation) -> Observation:
         shown = {camera: _frames(torch.from_numpy(array), self.policy) for camera, array in frames.items()}
-        found = self.policy.features(shown)
+        rows = len(next(iter(shown.values())))
+        found = self.policy.features(shown, self.policy.tokenize([""] * rows))
         return {camera: features.numpy() for camera, features in found.items()}

@@ -45,6 +45,8 @@ class ControlInputs:
     """(b, k, a) the last k actions, oldest first, zeros before the first."""
     carry: Tensor | None = None
     """(layers, b, hidden) memory before the step."""
+    true_state: Tensor | None = None
+    """(b, f) of the simulator, for an asymmetric critic."""
 
 
 @dataclass(frozen=True)

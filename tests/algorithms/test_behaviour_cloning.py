@@ -52,7 +52,7 @@ def test_a_chunk_ends_with_its_demonstration():
 
 def test_frozen_eyes_see_each_frame_once():
     vla = policy()
-    vla.vision_encoder.requires_grad_(False)
+    vla.freeze_encoders()
     table = tabulate(vla, DEMOS, encode=True)
     assert table.inputs.images["head"].shape == (5, 2, 34)
     plain = tabulate(vla, DEMOS, encode=False)

@@ -1,6 +1,6 @@
 import torch
 
-from lookact.algorithms.keypoint_pretraining import keypoint_error, keypoint_loss, make_head, predict
+from lookact.algorithms.keypoint_pretraining import jitter_colours, keypoint_error, keypoint_loss, make_head, predict
 from lookact.models.vla.checkpoint import make_vla
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import PolicySpec
@@ -24,7 +24,8 @@ def test_eyes_learn_where_things_are():
     images, states, facts, spots = looks(64)
     vla = make_vla(PolicySpec(("head",), 1, 2), VISION, TEXT, corpus=["a"], seed=0)
     head = make_head(vla, 2, 0)
-    loss_fn = keypoint_loss(vla, head, images, states, facts, spots)
+    text_ids = vla.tokenize(["a"] * 64)
+    loss_fn = keypoint_loss(vla, head, images, text_ids, states, facts, spots, seed=0)
     optimizer = build_adamw({"eyes": vla.vision_encoder, "pooled": vla.pooled, "head": head}, lr=3e-3)
     errors = []
     for step in range(60):
@@ -35,7 +36,7 @@ def test_eyes_learn_where_things_are():
         errors.append(float(metrics["pretraining/error_cm"]))
     assert errors[0] > 4
     assert errors[-1] < 1.5
-    told, where = predict(vla, head, images, states)
+    told, where = predict(vla, head, images, text_ids, states)
     assert told.shape == (64, 2)
     assert where.shape == (64, 1, 2, 2)
     # the first glance goes to the square, which is half a picture wide of the middle on average
@@ -53,3 +54,15 @@ def test_glances_are_drawn_to_what_the_picture_shows_and_to_nothing_else():
     assert where.grad[0, 0].tolist() == [[0.5, -0.5], [0.0, 0.0], [0.0, 0.0]]
     hidden = keypoint_error(where, torch.full((1, 1, 2, 2), float("nan")))
     assert float(hidden.detach()) == 0.0
+
+
+def test_colour_jitter_scales_whole_pictures():
+    frames = torch.tensor([100, 50, 0], dtype=torch.uint8).expand(64, 2, 2, 3)
+    seen = jitter_colours(frames, torch.Generator().manual_seed(0))
+    assert seen.dtype == torch.uint8
+    assert torch.equal(seen, seen[:, :1, :1].expand_as(seen))
+    gains = seen[:, 0, 0, 0] / 100
+    assert float(gains.min()) >= 0.66
+    assert float(gains.max()) <= 1.38
+    assert float(gains.std()) > 0.1
+    assert int(seen[..., 2].max()) == 0

@@ -37,7 +37,7 @@ class StatePolicy(nn.Module):
     def set_progress(self, share):
         pass
 
-    def features(self, images):
+    def features(self, images, text_ids):
         return {}
 
     def tokenize(self, texts):

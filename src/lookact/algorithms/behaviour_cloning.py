@@ -42,7 +42,7 @@ class StepTable:
 
 
 def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepTable:
-    """Demonstrations as rows; `encode` keeps a frozen vision encoder's features in the frames' place."""
+    """Demonstrations as rows; `encode` keeps frozen encoders' features in the frames' place."""
     parts, lengths = [], []
     for demo in demos:
         parts.append(_rows_of(vla, demo, encode=encode))
@@ -138,11 +138,12 @@ def _rows_of(vla: VLA, demo: Demonstration, *, encode: bool) -> ControlInputs:
     actions = vla.normalise_actions(torch.from_numpy(demo.actions)).numpy()
     before = np.concatenate([np.zeros((vla.spec.history, actions.shape[1]), np.float32), actions])
     windows = np.stack([before[step : step + vla.spec.history] for step in range(len(demo))])
+    text_ids = vla.tokenize([demo.task]).expand(len(demo), -1)
     rows = ControlInputs(
         actions=torch.from_numpy(actions),
         state=torch.from_numpy(demo.states),
-        images=vla.features(images) if encode else dict(images),
-        text_ids=vla.tokenize([demo.task]).expand(len(demo), -1),
+        images=vla.features(images, text_ids) if encode else dict(images),
+        text_ids=text_ids,
         history=torch.from_numpy(windows),
     )
     # all demonstrations together may be larger than a device's memory

@@ -264,6 +264,70 @@ def rollout_metrics(rollout: Rollout, restarts: int) -> dict[str, float]:
     }
 
 
+class SampleCount:
+    """Episodes that learning took so far, and until validation first reached 80% success; resumable."""
+
+    def __init__(self) -> None:
+        self.episodes, self.until_80 = 0.0, -1.0
+
+    def count(self, metrics: dict[str, float]) -> dict[str, float]:
+        """A rollout's metrics with the episodes up to its end."""
+        self.episodes += metrics["rollout/episodes"]
+        return metrics | {"rollout/episodes_total": self.episodes}
+
+    def validated(self, success_rate: float) -> dict[str, float]:
+        """After a validation; nothing to tell before 80%."""
+        if self.until_80 < 0 and success_rate >= 0.8:
+            self.until_80 = self.episodes
+        return {} if self.until_80 < 0 else {"eval/episodes_to_80": self.until_80}
+
+    def state_dict(self) -> dict[str, float]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        vars(self).update(state)
+
+
+class FailedStarts:
+    """The last starts of episodes that failed, to be tried again; resumable.
+
+    A start is an environment's own pair of seeds, of its scene and of its places.
+    """
+
+    def __init__(self, size: int = 64) -> None:
+        self.size, self.starts = size, list[tuple[int, int]]()
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
+        """Count a rollout's episodes in; success is told apart for new starts and for those tried again."""
+        episodes = [each for each in rollout.episodes if not each.failed and each.start is not None]
+        ended = sorted({(each.start, each.success) for part in gather(episodes) for each in part if each.start})
+        known, missed = set(self.starts), {start for start, success in ended if not success}
+        # what fails again is recent again
+        self.starts = [*(start for start in self.starts if start not in missed), *sorted(missed)][-self.size :]
+        metrics = {"rollout/failed_starts": float(len(self.starts))}
+        for name, again in (("new", False), ("retry", True)):
+            tried = [success for start, success in ended if (start in known) == again]
+            if tried:
+                metrics[f"rollout/{name}_success_rate"] = fmean(map(float, tried))
+        return metrics
+
+    def choose(self, seed: int, share: float) -> dict[str, int]:
+        """Options of an episode: with probability `share` a start that failed, else none.
+
+        Less often while there are few, so that no start has more than a sixteenth of that share.
+        """
+        rng = numpy_rng(seed, "failed starts")
+        if rng.random() >= share * min(1.0, len(self.starts) / 16):
+            return {}
+        return dict(zip(("scene_seed", "start_seed"), self.starts[int(rng.integers(len(self.starts)))]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"starts": [list(start) for start in self.starts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.starts = [(int(scene), int(places)) for scene, places in state["starts"]]
+
+
 def _merge(moments: RunningMoments, vectors: Tensor) -> None:
     """Vectors (n, s) of all processes."""
     count, total, squares = sums(vectors.cpu())
@@ -288,4 +352,5 @@ def _each(
         text_ids=change(inputs.text_ids),
         history=change(inputs.history),
         carry=None if inputs.carry is None else change_carry(inputs.carry),
+        true_state=None if inputs.true_state is None else change(inputs.true_state),
     )

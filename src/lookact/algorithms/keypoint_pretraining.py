@@ -2,7 +2,8 @@
 
 A tiny DINOv2 is untrained, and a few hundred demonstrations show it as many scenes only. Images of thousands of scenes
 are cheap where the true positions are known; the regression head is thrown away. The first pooling queries of each
-camera are supervised by keypoints: the first by the object's place in the frame, the second by the target's.
+camera are supervised by keypoints: the first by the object's place in the frame, the second by the target's. Which
+object and target are meant only the instruction says, so that the text encoder learns too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SCALE = 0.1
 """Metres that count as one."""
 FINE = 0.1
 """Below this error, in the same unit, the loss is quadratic: a centimetre matters as much near as far."""
+BRIGHTNESS, TINT = 0.25, 0.1
+"""Colour jitter: how far a picture's brightness, and each of its colours, may be scaled."""
 Keypoints = Mapping[str, Tensor]
 """Camera to (n, k, 2): where in its frame each of k things is, in -1..1; NaN where it is not in it."""
 
@@ -45,7 +48,7 @@ def pretrain_keypoints(
     seed: int,
     save_every: int,
 ) -> None:
-    """Trains the vision encoder and the pooled feature on `count` images, drawn only where steps are left to do."""
+    """Trains both encoders and the pooled feature on `count` images, drawn only where steps are left to do."""
     head = make_head(vla, POSITIONS, seed)
 
     def prepare() -> LossFn:
@@ -56,12 +59,13 @@ def pretrain_keypoints(
         frames = {name: torch.from_numpy(np.stack([image.images[name] for image in images])) for name in cameras}
         keypoints = {name: torch.from_numpy(np.stack([image.keypoints[name] for image in images])) for name in cameras}
         vla.set_statistics(states.mean(dim=0), states.std(dim=0))
-        return keypoint_loss(vla, head, frames, states, positions, keypoints)
+        text_ids = vla.tokenize([image.instruction for image in images])
+        return keypoint_loss(vla, head, frames, text_ids, states, positions, keypoints, seed=seed)
 
     supervised_phase(
         folder,
         config,
-        {"vision_encoder": vla.vision_encoder, "pooled": vla.pooled, "head": head},
+        {"vision_encoder": vla.vision_encoder, "text_encoder": vla.text_encoder, "pooled": vla.pooled, "head": head},
         prepare,
         [batch for epoch in range(epochs) for batch in shuffled(count, batch_size, seed, epoch)],
         lr=lr,
@@ -77,24 +81,42 @@ def make_head(vla: VLA, outputs: int, seed: int) -> nn.Linear:
     return head.to(vla.device)
 
 
-def predict(vla: VLA, head: nn.Module, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+def predict(
+    vla: VLA, head: nn.Module, images: Mapping[str, Tensor], text_ids: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
     """Predicted positions (b, f) in metres, and each camera's soft-argmax points (b, cameras, queries, 2)."""
-    tokens, pooled = vla.encode(
-        {camera: frames.to(vla.device) for camera, frames in images.items()}, state.to(vla.device)
-    )
+    frames = {camera: frames.to(vla.device) for camera, frames in images.items()}
+    tokens, pooled = vla.encode(frames, vla.text_encoder(text_ids.to(vla.device)), state.to(vla.device))
     predicted: Tensor = SCALE * head(pooled)
     points = tokens[..., -2:]
     return predicted, points.view(len(points), len(vla.spec.cameras), -1, 2)
 
 
+def jitter_colours(frames: Tensor, generator: torch.Generator) -> Tensor:
+    """Frames (b, h, w, 3) uint8, each with its brightness and its three colours scaled at random."""
+    shape = len(frames), 1, 1
+    scale = 1 + BRIGHTNESS * (2 * torch.rand(*shape, 1, generator=generator) - 1)
+    scale = scale * (1 + TINT * (2 * torch.rand(*shape, 3, generator=generator) - 1))
+    return (frames * scale).clamp_(0, 255).to(torch.uint8)
+
+
 def keypoint_loss(
-    vla: VLA, head: nn.Module, images: Mapping[str, Tensor], states: Tensor, positions: Tensor, keypoints: Keypoints
+    vla: VLA,
+    head: nn.Module,
+    images: Mapping[str, Tensor],
+    text_ids: Tensor,
+    states: Tensor,
+    positions: Tensor,
+    keypoints: Keypoints,
+    *,
+    seed: int,
 ) -> LossFn:
     """Over chosen images: smooth L1 of the positions (n, f), and the distance of the first queries to the keypoints."""
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
-        rows = torch.tensor(numbers)
-        predicted, points = predict(vla, head, {name: frames[rows] for name, frames in images.items()}, states[rows])
+        rows, generator = torch.tensor(numbers), torch_rng(seed, "jitter", step)
+        shown = {name: jitter_colours(frames[rows], generator) for name, frames in images.items()}
+        predicted, points = predict(vla, head, shown, text_ids[rows], states[rows])
         true = positions[rows].to(predicted)
         error = functional.smooth_l1_loss(predicted / SCALE, true / SCALE, beta=FINE)
         distance = keypoint_error(points, torch.stack([keypoints[name][rows] for name in vla.spec.cameras], dim=1))

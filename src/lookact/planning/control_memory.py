@@ -79,8 +79,9 @@ def open_fake_policy(tracker: MemoryTracker, step: ControlStep) -> VLA:
     make_fake(tracker, vision_model, adapted=vision.finetune == "lora")
     make_fake(tracker, text_model, adapted=text.finetune == "lora")
     with tracker.fake:
-        encoder = VisionEncoder(vision, vision_model, step.policy.cameras, seed=0)
-        policy = VLA(step.policy, encoder, TextEncoder(text, text_model, SimpleNamespace(pad_token_id=0)))
+        text_encoder = TextEncoder(text, text_model, SimpleNamespace(pad_token_id=0))
+        encoder = VisionEncoder(vision, vision_model, step.policy.cameras, text_width=text_encoder.width, seed=0)
+        policy = VLA(step.policy, encoder, text_encoder)
     held = {id(part) for module in (vision_model, text_model) for part in module.parameters()}
     tracker.label([part for part in policy.parameters() if id(part) not in held], "weights")
     tracker.begin("load")

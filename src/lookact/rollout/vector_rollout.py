@@ -32,6 +32,8 @@ class EpisodeStats:
     success: bool
     failed: bool
     """Its worker was started again: it says nothing about the policy."""
+    start: tuple[int, int] | None = None
+    """Seeds of its scene and of its places, where the environment tells them."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,11 @@ class ControlActor:
         return ControlInputs(
             actions=self._nothing,
             state=torch.from_numpy(observation.arrays["state"]).to(self.policy.device, torch.float32),
-            images=self._encode_images(observation.arrays),
+            images=self._encode_images(observation.arrays, self._text_ids),
             text_ids=self._text_ids,
             history=self.history,
             carry=self.carry,
+            true_state=self._true_state(observation.arrays),
         )
 
     def update(self, actions: Tensor, carry: Tensor | None) -> None:
@@ -113,16 +116,17 @@ class ControlActor:
 
     def final_observation(self, finals: Mapping[int, Mapping[str, Any]]) -> ControlInputs:
         """Inputs of the rows that ended, one each, as they were after their last step."""
-        rows = list(finals)
-        arrays = {name: np.stack([final[name] for final in finals.values()]) for name in self._arrays()}
-        texts = [str(final.get("instruction", "")) for final in finals.values()]
+        rows, known = list(finals), ("true_state",) if "true_state" in next(iter(finals.values())) else ()
+        arrays = {name: np.stack([final[name] for final in finals.values()]) for name in (*self._arrays(), *known)}
+        text_ids = self._tokenize([str(final.get("instruction", "")) for final in finals.values()])
         return ControlInputs(
             actions=self._nothing[rows],
             state=torch.from_numpy(arrays["state"]).to(self.policy.device, torch.float32),
-            images=self._encode_images(arrays),
-            text_ids=self._tokenize(texts),
+            images=self._encode_images(arrays, text_ids),
+            text_ids=text_ids,
             history=self.history[rows],
             carry=None if self.carry is None else self.carry[:, rows],
+            true_state=self._true_state(arrays),
         )
 
     def reset_rows(self, rows: Sequence[int]) -> None:
@@ -134,10 +138,14 @@ class ControlActor:
     def _arrays(self) -> tuple[str, ...]:
         return ("state", *self.policy.spec.cameras)
 
-    def _encode_images(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    def _true_state(self, arrays: Mapping[str, NDArray[Any]]) -> Tensor | None:
+        known = arrays.get("true_state")
+        return None if known is None else torch.from_numpy(known).to(self.policy.device, torch.float32)
+
+    def _encode_images(self, arrays: Mapping[str, NDArray[Any]], text_ids: Tensor) -> dict[str, Tensor]:
         cameras = self.policy.spec.cameras
         frames = {camera: torch.from_numpy(arrays[camera]).to(self.policy.device) for camera in cameras}
-        return self.policy.features(frames) if frames and self.policy.frozen_vision else frames
+        return self.policy.features(frames, text_ids) if frames and self.policy.frozen_vision else frames
 
     def _tokenize(self, texts: Sequence[str]) -> Tensor:
         fresh = [text for text in dict.fromkeys(texts) if text not in self._known]
@@ -205,6 +213,8 @@ class _RolloutBuffer:
         parts |= {"text_ids": inputs.text_ids, "history": inputs.history}
         if inputs.carry is not None:
             parts["carry"] = inputs.carry[0]
+        if inputs.true_state is not None:
+            parts["true_state"] = inputs.true_state
         if not self.kept:
             self.cameras = tuple(inputs.images)
             # tensors made in inference mode cannot be learned from
@@ -225,9 +235,8 @@ class _RolloutBuffer:
             info = step.infos[row]
             failed = bool(info.get("worker_restarted"))
             self.mask[t, row] = not failed
-            self.episodes.append(
-                EpisodeStats(float(self.returns[row]), int(self.lengths[row]), bool(info.get("success")), failed)
-            )
+            steps, success = int(self.lengths[row]), bool(info.get("success"))
+            self.episodes.append(EpisodeStats(float(self.returns[row]), steps, success, failed, info.get("seeds")))
             self.returns[row], self.lengths[row] = 0.0, 0
         cut = {row: final for row, final in step.finals.items() if step.truncated[row] and self.mask[t, row]}
         if cut:
@@ -253,6 +262,7 @@ class _RolloutBuffer:
                 text_ids=kept["text_ids"],
                 history=kept["history"],
                 carry=kept.get("carry"),
+                true_state=kept.get("true_state"),
             ),
             logprobs=gaussian_logprob(kept["actions"], kept["mean"], kept.get("log_std", output.log_std)),
             values=values,
@@ -276,6 +286,7 @@ def first_steps(rollout: Rollout, count: int) -> Rollout:
             **{name: getattr(inputs, name)[:count] for name in ("actions", "state", "text_ids", "history")},
             images={camera: frames[:count] for camera, frames in inputs.images.items()},
             carry=None if inputs.carry is None else inputs.carry[:count],
+            true_state=None if inputs.true_state is None else inputs.true_state[:count],
         ),
         last_values=rollout.values[count],
         **{name: getattr(rollout, name)[:count] for name in names},
@@ -311,8 +322,10 @@ def join(parts: Sequence[ControlInputs], dim: int = 0) -> ControlInputs:
         return torch.cat([getattr(part, name) for part in parts], dim=dim)
 
     carries = [part.carry for part in parts if part.carry is not None]
+    known = [part.true_state for part in parts if part.true_state is not None]
     return ControlInputs(
         **{name: joined(name) for name in ("actions", "state", "text_ids", "history")},
         images={camera: torch.cat([part.images[camera] for part in parts], dim=dim) for camera in parts[0].images},
         carry=torch.cat(carries, dim=1) if carries else None,
+        true_state=torch.cat(known, dim=dim) if known else None,
     )

@@ -200,3 +200,39 @@ def test_touching_and_moving_things_is_told():
     way = np.linalg.norm(env.situation().object - env._rest[0])
     assert told[-1]["displacement"] == pytest.approx(way, abs=0.01)
     assert way > 0.05
+
+
+def test_a_critic_may_be_told_the_true_state():
+    env = Tabletop(cameras=("wrist",), image_size=16, true_state=True)
+    shown, _ = env.reset(seed=0)
+    assert env.observation_space["true_state"].contains(shown["true_state"])
+    now = env.situation()
+    assert np.allclose(shown["true_state"][:3], 10 * (now.object - now.tool), atol=1e-6)
+    assert np.allclose(shown["true_state"][3:6], 10 * (now.target - now.object), atol=1e-6)
+    # the policy's own part is as without it
+    plain, _ = Tabletop(cameras=("wrist",), image_size=16).reset(seed=0)
+    assert set(shown) - set(plain) == {"true_state"}
+    assert np.array_equal(shown["state"], plain["state"])
+
+
+def test_latency_executes_an_action_one_step_later():
+    late, prompt = Tabletop(cameras=(), shift="latency"), Tabletop(cameras=())
+    actions = random_actions(6)
+    starts = [env.reset(seed=3)[0]["state"] for env in (late, prompt)]
+    assert np.array_equal(*starts)
+    seen = [late.step(action)[0]["state"] for action in actions]
+    expected = [prompt.step(action)[0]["state"] for action in actions]
+    # before its first action the arm only settles where it is
+    assert np.abs(seen[0][8:11] - starts[0][8:11]).max() < 0.002
+    assert np.abs(np.array(seen[1:]) - np.array(expected[:-1]))[:, 8:11].max() < 0.003
+
+
+def test_dynamics_differ_where_they_are_shifted_alone():
+    env, plain = Tabletop(cameras=(), shift="dynamics", distractors=1), Tabletop(cameras=(), distractors=1)
+    env.reset(seed=1)
+    plain.reset(seed=1)
+    ratio = env.model.geom_friction[:, 0] / plain.model.geom_friction[:, 0]
+    assert np.allclose(ratio, env.dynamics.friction)
+    bodies = [plain.model.body(f"object{number}").id for number in (0, 1)]
+    assert np.allclose(env.model.body_mass[bodies] / plain.model.body_mass[bodies], env.dynamics.mass)
+    assert np.allclose(np.delete(env.model.body_mass, bodies), np.delete(plain.model.body_mass, bodies))

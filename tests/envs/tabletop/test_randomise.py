@@ -52,6 +52,12 @@ def test_semantics_asks_only_for_pairs_never_trained_on():
     assert {look.objects[0] for look in looks(ALL, "semantics")} <= set(HELD_OUT_PAIRS)
 
 
+def test_training_never_shows_a_held_out_pair():
+    for look in looks(ALL, "none", things=3):
+        assert not set(look.objects) & set(HELD_OUT_PAIRS)
+        assert not {(colour, shape) for colour, shape, _, _ in look.clutter} & set(HELD_OUT_PAIRS)
+
+
 def test_the_instruction_is_never_ambiguous():
     for shift in ("none", "semantics"):
         for look in looks(ALL, shift, things=3):

@@ -67,9 +67,17 @@ def test_only_a_plain_dinov2_folds():
     assert not foldable(set_finetune(shaken(), "lora", rank=2, seed=0))
 
 
+def words() -> torch.Tensor:
+    return torch.ones(len(frames()), 4)
+
+
 def vision_encoder(encoder) -> VisionEncoder:
     return VisionEncoder(
-        VisionSpec(image_size=32, patch=8, hidden=64, layers=2, pool_queries=3), encoder, ("head",), seed=0
+        VisionSpec(image_size=32, patch=8, hidden=64, layers=2, pool_queries=3),
+        encoder,
+        ("head",),
+        text_width=4,
+        seed=0,
     )
 
 
@@ -77,8 +85,8 @@ def test_frozen_eyes_see_what_learning_ones_see():
     learning, frozen = vision_encoder(shaken()), vision_encoder(shaken())
     frozen.requires_grad_(False)
     with torch.no_grad():
-        seen = learning({"head": frames()})["head"]
-    torch.testing.assert_close(frozen({"head": frames()})["head"], seen, atol=2e-5, rtol=1e-4)
+        seen = learning({"head": frames()}, words())["head"]
+    torch.testing.assert_close(frozen({"head": frames()}, words())["head"], seen, atol=2e-5, rtol=1e-4)
 
 
 def test_frozen_eyes_follow_weights_that_are_loaded_or_written():
@@ -87,24 +95,24 @@ def test_frozen_eyes_follow_weights_that_are_loaded_or_written():
         vision_encoder(open_dinov2("tiny", tiny_dinov2(hidden=64, layers=2, image_size=32, patch=8), 3)),
     )
     encoder_folded.requires_grad_(False)
-    before = encoder_folded.features({"head": frames()})["head"]
+    before = encoder_folded.features({"head": frames()}, words())["head"]
     encoder_folded.load_state_dict(other.state_dict())
-    loaded = encoder_folded.features({"head": frames()})["head"]
-    torch.testing.assert_close(loaded, other({"head": frames()})["head"], atol=2e-5, rtol=1e-4)
+    loaded = encoder_folded.features({"head": frames()}, words())["head"]
+    torch.testing.assert_close(loaded, other({"head": frames()}, words())["head"], atol=2e-5, rtol=1e-4)
     assert not torch.allclose(before, loaded, atol=1e-2)
     with torch.no_grad():
         encoder_folded.encoder.layernorm.bias.add_(1.0)
-    assert not torch.allclose(encoder_folded.features({"head": frames()})["head"], loaded, atol=1e-2)
+    assert not torch.allclose(encoder_folded.features({"head": frames()}, words())["head"], loaded, atol=1e-2)
 
 
 def test_a_copy_of_frozen_eyes_has_weights_of_its_own():
     encoder_folded = vision_encoder(shaken())
     encoder_folded.requires_grad_(False)
-    before = encoder_folded.features({"head": frames()})["head"]
+    before = encoder_folded.features({"head": frames()}, words())["head"]
     twin = copy.deepcopy(encoder_folded)
     twin.requires_grad_(True)
     with torch.no_grad():
         twin.encoder.layernorm.bias.add_(1.0)
     assert encoder_folded.frozen
     assert not twin.frozen
-    torch.testing.assert_close(encoder_folded.features({"head": frames()})["head"], before)
+    torch.testing.assert_close(encoder_folded.features({"head": frames()}, words())["head"], before)

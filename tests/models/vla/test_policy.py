@@ -111,7 +111,7 @@ def test_cached_features_stand_for_their_frames():
     assert not vla.frozen_vision
     vla.freeze_encoders()
     assert vla.frozen_vision
-    cached = vla.features(inputs.images)
+    cached = vla.features(inputs.images, inputs.text_ids)
     assert {camera: tuple(found.shape) for camera, found in cached.items()} == {"head": (4, 2, 34), "wrist": (4, 2, 34)}
     assert torch.equal(vla.evaluate(replace(inputs, images=cached)).logprobs, vla.evaluate(inputs).logprobs)
 
@@ -119,7 +119,7 @@ def test_cached_features_stand_for_their_frames():
 def test_while_glances_learn_the_patches_are_what_is_cached():
     vla = policy(eyes=replace(VISION, finetune="frozen"))
     inputs = steps(vla)
-    cached = vla.features(inputs.images)
+    cached = vla.features(inputs.images, inputs.text_ids)
     # a picture of 16 pixels has four patches of 8
     assert tuple(cached["head"].shape) == (4, 4, 32)
     with_cache, with_frames = (vla.evaluate(each).logprobs for each in (replace(inputs, images=cached), inputs))
@@ -347,3 +347,15 @@ def test_actions_are_done_in_the_units_of_their_bounds():
     assert done.tolist() == [[-2.0, 20.0], [1.0, 30.0]]
     torch.testing.assert_close(vla.normalise_actions(done), drawn.clamp(-1, 1))
     assert policy().executed(drawn) is drawn
+
+
+def test_an_asymmetric_critic_knows_the_true_state_and_the_actor_does_not():
+    vla = policy(true_state=3)
+    torch.nn.init.normal_(vla.critic["head"].output.weight)
+    inputs = replace(steps(vla), true_state=torch.zeros(4, 3))
+    other = replace(inputs, true_state=torch.ones(4, 3))
+    assert torch.equal(vla(inputs).mean, vla(other).mean)
+    assert not torch.allclose(vla(inputs).values, vla(other).values)
+    # and pictures are nothing to the critic
+    dark = {camera: torch.zeros_like(frames) for camera, frames in inputs.images.items()}
+    assert torch.equal(vla(inputs).values, vla(replace(inputs, images=dark)).values)

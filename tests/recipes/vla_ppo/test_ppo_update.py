@@ -1,5 +1,6 @@
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from lookact.algorithms.control_ppo import (
+    FailedStarts,
+    SampleCount,
     collect_experience,
     make_batch,
     open_learner,
@@ -260,3 +263,40 @@ def test_a_worker_that_dies_or_sleeps_for_ever_in_the_middle_does_not_end_the_ru
     assert [each["rollout/steps"] for each in told] == [36, 35, 36]
     assert [each["rollout/success_rate"] for each in told] == [1.0, 1.0, 1.0]
     assert all(math.isfinite(number) for each in told for number in each.values())
+
+
+def ended(*episodes):
+    """A rollout of which only its episodes are asked."""
+    return SimpleNamespace(episodes=[EpisodeStats(0.0, 1, success, False, start) for start, success in episodes])
+
+
+def test_failed_starts_are_tried_again():
+    failed = FailedStarts()
+    assert failed.choose(0, 0.9) == {}
+    metrics = failed.update(ended(((1, 2), False), ((3, 4), True), ((5, 6), False)))
+    assert metrics == {"rollout/failed_starts": 2.0, "rollout/new_success_rate": pytest.approx(1 / 3)}
+    # two of them have two sixteenths of the share
+    chosen = [failed.choose(seed, 0.8) for seed in range(1000)]
+    assert 70 <= sum(bool(each) for each in chosen) <= 130
+    assert {tuple(each.values()) for each in chosen if each} == {(1, 2), (5, 6)}
+    twin = FailedStarts()
+    twin.load_state_dict(failed.state_dict())
+    metrics = twin.update(ended(((1, 2), True), ((5, 6), False), ((7, 8), True)))
+    assert metrics["rollout/retry_success_rate"] == 0.5
+    # the last that failed stand last, and only so many are kept
+    assert twin.starts == [(1, 2), (5, 6)]
+    twin.size = 2
+    twin.update(ended(((1, 2), False), ((9, 9), False)))
+    assert twin.starts == [(1, 2), (9, 9)]
+
+
+def test_episodes_are_counted_until_most_succeed():
+    samples = SampleCount()
+    assert samples.count({"rollout/episodes": 30.0})["rollout/episodes_total"] == 30
+    assert samples.validated(0.79) == {}
+    samples.count({"rollout/episodes": 10.0})
+    assert samples.validated(0.8) == {"eval/episodes_to_80": 40}
+    twin = SampleCount()
+    twin.load_state_dict(samples.state_dict())
+    twin.count({"rollout/episodes": 10.0})
+    assert twin.validated(0.9) == {"eval/episodes_to_80": 40}

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES, instruction_corpus
+from lookact.envs.tabletop.randomise import HELD_OUT_PAIRS, SEEN_SURFACES, TOOL_START, instruction_corpus
 from lookact.recipes.vla_ppo.config import EnvConfig
 from lookact.recipes.vla_ppo.evaluate import OOD_SHIFTS
 from lookact.recipes.vla_ppo.task import table_maker
@@ -42,14 +42,18 @@ def test_out_of_distribution_is_what_training_never_shows(shift):
         inside.reset(seed=seed)
         outside.reset(seed=seed)
         assert inside.instruction in words
-        if shift == "semantics":
-            assert outside.instruction not in words
-            assert outside.look.objects[0] in HELD_OUT_PAIRS
-        else:
-            assert outside.look.objects == inside.look.objects
-        assert (outside.look.surfaces[0] >= SEEN_SURFACES) == (shift == "vision")
-        moved = not np.allclose(outside.start.tool, inside.start.tool)
-        assert moved == (shift == "execution")
+        assert (outside.instruction not in words) == (shift in ("semantics", "wording", "pairs"))
+        assert (outside.look.objects[0] in HELD_OUT_PAIRS) == (shift in ("semantics", "pairs"))
+        assert (outside.look.surfaces[0] >= SEEN_SURFACES) == (shift in ("vision", "surfaces"))
+        assert (outside.look.lights.min() < 0.1) == (shift in ("vision", "light"))
+        assert (not np.allclose(outside.look.eye, inside.look.eye)) == (shift in ("vision", "camera"))
+        lies = not np.allclose(outside.start.objects, inside.start.objects)
+        assert lies == (shift in ("execution", "places"))
+        far = np.any(np.abs(outside.start.tool - TOOL_START) > [0.03, 0.03, 0.02])
+        assert far == (shift in ("execution", "start_pose"))
+        assert (outside.dynamics.friction < 0.75) == (shift in ("dynamics", "friction"))
+        assert (not 0.7 < outside.dynamics.mass < 1.5) == (shift in ("dynamics", "mass"))
+        assert outside.dynamics.latency == (shift in ("dynamics", "latency"))
 
 
 WITHOUT_TORCH = """

@@ -19,7 +19,7 @@ from lookact.errors import ConfigError, DataError
 from lookact.models.vla.checkpoint import load_vla
 from lookact.recipes.vla_ppo import train as vla_train
 from lookact.recipes.vla_ppo.config import BC, PRESETS, Config, EnvConfig, Evaluation, Model, Text, Vision
-from lookact.recipes.vla_ppo.evaluate import run_episodes
+from lookact.recipes.vla_ppo.evaluate import OOD_SHIFTS, run_episodes
 from lookact.recipes.vla_ppo.task import action_bounds, load_checkpoint, open_policy
 from lookact.recipes.vla_ppo.train import collect, evaluate, main
 from lookact.training.run import open_run
@@ -43,7 +43,7 @@ CFG = Config(
         batch_size=8,
         save_every=1,
         workers=1,
-        freeze_vision=True,
+        freeze_encoders=True,
     ),
     evaluation=Evaluation(final_episodes=0, num_envs=2, workers=1),
 )
@@ -142,7 +142,7 @@ def test_a_finished_start_is_taken_as_it_is(cloned, tmp_path, monkeypatch):
 
 def test_a_set_recorded_elsewhere_is_cloned(cloned, tmp_path):
     shutil.copytree(cloned / "warm_start/demos", tmp_path / "elsewhere")
-    bc = replace(CFG.bc, dataset=str(tmp_path / "elsewhere"), pretrain_images=0, freeze_vision=False, epochs=1)
+    bc = replace(CFG.bc, dataset=str(tmp_path / "elsewhere"), pretrain_images=0, freeze_encoders=False, epochs=1)
     train(replace(CFG, bc=bc), tmp_path / "run")
     assert not (tmp_path / "run/warm_start/demos").exists()
     assert (tmp_path / "run/warm_start/model.safetensors").exists()
@@ -197,10 +197,10 @@ def test_a_checkpoint_and_random_actions_are_measured(cloned, tmp_path):
     trained = evaluate(CFG, checkpoint=cloned / "warm_start", dummy=False, **how)
     random = evaluate(CFG, checkpoint=None, dummy=True, **how)
     for report in (trained, random):
-        assert set(report["ood"]) == {"vision", "semantics", "execution"}
+        assert set(report["ood"]) == set(OOD_SHIFTS)
         assert report["episodes"] == 2
     assert list(tmp_path.glob("in_distribution-000-*.mp4"))
-    for kind in ("in_distribution", "vision", "semantics", "execution"):
+    for kind in ("in_distribution", *OOD_SHIFTS):
         assert len(EpisodeStore(tmp_path / "episodes" / kind).ids()) == 2
 
 

@@ -21,10 +21,18 @@ from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
 from lookact.envs.tabletop.control import Controller, between
 from lookact.envs.tabletop.language import LONGEST, phrase
 from lookact.envs.tabletop.orientation import Vector
-from lookact.envs.tabletop.randomise import SHIFTS, TOOL_START, Randomisation, draw_look, draw_start
+from lookact.envs.tabletop.randomise import (
+    SHIFTS,
+    TOOL_START,
+    Randomisation,
+    draw_dynamics,
+    draw_look,
+    draw_start,
+    shifts,
+)
 from lookact.envs.tabletop.rendering import Renderer
 from lookact.envs.tabletop.scene import HEIGHTS, Layout, build_model
-from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
+from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE, TRUE_STATE_SIZE
 from lookact.envs.tabletop.staging import dress, place
 from lookact.envs.tabletop.tasks import TASKS, Situation, progress
 from lookact.errors import ConfigError, EnvError
@@ -44,7 +52,8 @@ FULL_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
     """Observations are `head` and `wrist` pictures, the arm's `state` (joints, opening, tool) and the `instruction`.
 
-    Without cameras nothing is drawn, and `state` alone also tells where the named object and target are.
+    Without cameras nothing is drawn, and `state` alone also tells where the named object and target are. With
+    `true_state` an observation also has what a critic in simulation may know and a policy must not.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -62,6 +71,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         randomise: Randomisation | None = None,
         shift: str = "none",
         distractors: int = 0,
+        true_state: bool = False,
         render_mode: str | None = None,
     ) -> None:
         for name, value, known in (
@@ -75,11 +85,14 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             raise ConfigError(f"cameras has {sorted(unknown)}: choose from {', '.join(CAMERAS)}")
         self.task, self.cameras, self.max_steps, self.reward = task, tuple(cameras), max_steps, reward
         self.terminate_on_success, self.shift, self.image_size = terminate_on_success, shift, image_size
-        self.randomise = randomise or Randomisation()
+        self.randomise, self.true_state = randomise or Randomisation(), true_state
         self.render_mode = render_mode
         self.layout = Layout(TARGETS[task], distractors)
         self.model = build_model(self.layout)
         self.data = mujoco.MjData(self.model)
+        self._nominal = {
+            name: getattr(self.model, name).copy() for name in ("geom_friction", "body_mass", "body_inertia")
+        }
         self.controller = Controller(self.model, control)
         self._renderer: Renderer | None = None
         self._locate()
@@ -99,7 +112,9 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             raise EnvError("the episode is over: call reset before the next step")
         valid = bool(np.all(np.isfinite(action)))
         if valid:
-            self.data.ctrl[:] = self.controller.command(action, self.data.qpos[:7])
+            self._delayed.append(np.array(action, np.float32))
+            if len(self._delayed) > self.dynamics.latency:
+                self.data.ctrl[:] = self.controller.command(self._delayed.pop(0), self.data.qpos[:7])
         mujoco.mj_step(self.model, self.data, SUBSTEPS)
         # a step leaves positions and contacts as they were before its last move
         mujoco.mj_forward(self.model, self.data)
@@ -158,6 +173,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             "progress": self.progress,
             "physics": physics.tolist(),
             "controller": self.controller.state().tolist(),
+            "delayed": [action.tolist() for action in self._delayed],
             "random": self.np_random.bit_generator.state,
         }
 
@@ -169,6 +185,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         # forward has overwritten what the solver starts its next step from
         mujoco.mj_setState(self.model, self.data, np.asarray(state["physics"]), FULL_STATE)
         self.controller.restore(np.asarray(state["controller"]))
+        self._delayed = [np.array(action, np.float32) for action in state["delayed"]]
         self.steps, self._over, self.progress = state["steps"], state["over"], state["progress"]
         self._now = self.situation()
         self.np_random.bit_generator.state = state["random"]
@@ -183,9 +200,11 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             self.task,
             object=" ".join(self.look.objects[0]),
             target=self.look.targets[0],
-            held_out=self.shift == "semantics",
+            held_out=shifts(self.shift, "wording"),
             rng=numpy_rng(scene_seed, "wording"),
         )
+        self.dynamics, self._delayed = draw_dynamics(start_seed, self.shift), []
+        self._set_dynamics()
         mujoco.mj_resetData(self.model, self.data)
         dress(self.model, self.look, self.layout)
         place(self.model, self.data, self.look, self.start, self.layout)
@@ -196,6 +215,15 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self._rest = self.data.xpos[self._objects].copy()
         self._now = self.situation()
         self.progress = progress(self.task, self._now)
+
+    def _set_dynamics(self) -> None:
+        if not any(shifts(self.shift, factor) for factor in ("friction", "mass")):
+            return
+        self.model.geom_friction[:] = self.dynamics.friction * self._nominal["geom_friction"]
+        for name in ("body_mass", "body_inertia"):
+            getattr(self.model, name)[self._objects] = self.dynamics.mass * self._nominal[name][self._objects]
+        # what the solver derives from masses
+        mujoco.mj_setConst(self.model, self.data)
 
     def _place_arm(self, tool: Vector, opening: float = 1.0) -> None:
         joints = self.controller.kinematics.solve(self._ready, tool, 6)
@@ -222,6 +250,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         }
         parts["state"] = spaces.Box(-FAR, FAR, (STATE_SIZE,), np.float32)
         parts["instruction"] = spaces.Text(LONGEST, charset=PRINTABLE)
+        if self.true_state:
+            parts["true_state"] = spaces.Box(-np.inf, np.inf, (TRUE_STATE_SIZE,), np.float32)
         return spaces.Dict(parts)
 
     def _shown(self) -> Shown:
@@ -231,7 +261,17 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             now = self._now
             facts = [*arm, *now.object, *(now.object - now.tool), *(now.target - now.object), float(now.held)]
             return {"state": between(np.array(facts), -FAR, FAR).astype(np.float32)}
-        return {**self._draw(self.cameras), "state": np.array(arm, np.float32), "instruction": self.instruction}
+        shown = {**self._draw(self.cameras), "state": np.array(arm, np.float32), "instruction": self.instruction}
+        return shown | ({"true_state": self._true_state()} if self.true_state else {})
+
+    def _true_state(self) -> NDArray[np.float32]:
+        """(14,) what a value depends on: offsets and distances in decimetres, height, opening, contacts, progress."""
+        now, opening = self._now, float(self.data.qpos[7:9].mean()) / FINGER_TRAVEL
+        reach, carry = 10 * (now.object - now.tool), 10 * (now.target - now.object)
+        lengths = [np.linalg.norm(reach), np.linalg.norm(reach[:2]), np.linalg.norm(carry[:2])]
+        height = 10 * (float(now.object[2]) - now.rest)
+        facts = [*reach, *carry, *lengths, height, opening, now.held, now.touched, self.progress]
+        return np.array(facts, np.float32)
 
     def _draw(self, cameras: tuple[str, ...]) -> dict[str, Image]:
         if self._renderer is None:
@@ -245,6 +285,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             "instruction": self.instruction,
             "task": self.task,
             "step": self.steps,
+            "seeds": self._seeds,
             "contact": self._contact(),
             "displacement": float(np.linalg.norm(self.data.xpos[self._objects] - self._rest, axis=1).sum()),
         }

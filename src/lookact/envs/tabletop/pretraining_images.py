@@ -16,8 +16,10 @@ from lookact.types import Image
 
 POSITIONS = 6
 """Numbers of an image's label: object and target relative to the tool, x, y and z."""
-NEAR, HELD = 0.4, 0.3
-"""Fractions of images with the tool close to the object, and with the object between the fingers."""
+NEAR, HELD = 0.25, 0.25
+"""Fractions of images with the tool close to the object, and with the object between the fingers; else it is far."""
+FAR = 0.05
+"""Metres from the tool to an object that is far."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class LabelledImage:
     state: NDArray[np.float32]
     positions: NDArray[np.float32]
     """(6,) metres from the tool to the object and to the target."""
+    instruction: str
+    """Which names object and target."""
     keypoints: dict[str, NDArray[np.float32]]
     """Camera to (2, 2): where in its frame object and target are, across and down in -1..1; NaN where outside it."""
 
@@ -43,7 +47,8 @@ def labelled_image(env: Tabletop, seed: int) -> LabelledImage:
     positions = np.concatenate([now.object - now.tool, now.target - now.tool]).astype(np.float32)
     things = np.stack([now.object, now.target])
     keypoints = {camera: project(env, camera, things) for camera in env.cameras}
-    return LabelledImage({camera: shown[camera] for camera in env.cameras}, shown["state"], positions, keypoints)
+    images = {camera: shown[camera] for camera in env.cameras}
+    return LabelledImage(images, shown["state"], positions, env.instruction, keypoints)
 
 
 def project(env: Tabletop, camera: str, places: Vector) -> NDArray[np.float32]:
@@ -67,4 +72,6 @@ def _draw_place(rng: np.random.Generator, task: str, thing: Vector) -> tuple[Vec
     if kind < HELD + NEAR:
         beside = thing + rng.normal(0.0, [0.02, 0.02, 0.0]) + [0.0, 0.0, abs(rng.normal(0.0, 0.05))]
         return np.maximum(beside, REACH_LOW), rng.uniform(0.6, 1.0), None
+    while np.linalg.norm(anywhere - thing) < FAR:
+        anywhere = rng.uniform([*(low - 0.03), 0.015], [*(high + 0.03), 0.22])
     return anywhere, rng.uniform(0.3, 1.0), None

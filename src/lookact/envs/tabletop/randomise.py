@@ -1,8 +1,7 @@
 """What differs from episode to episode, and what is kept for tests out of distribution.
 
-A scene seed decides how things look, a start seed where they are. Each `shift` takes one side of an episode from ranges
-that training never shows: `vision` surfaces, lights and camera, `semantics` wordings and pairs of colour and shape,
-`execution` places of things and of the arm.
+A scene seed decides how things look, a start seed where they are. A `shift` takes one factor of an episode, or several
+together (`FACTORS`), from ranges that training never shows.
 """
 
 from __future__ import annotations
@@ -18,7 +17,14 @@ from lookact.envs.tabletop.scene import COLOURS, HEAD_EYE, HEAD_FOVY, HEAD_POINT
 from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
 
-SHIFTS = ("none", "vision", "semantics", "execution")
+FACTORS: dict[str, tuple[str, ...]] = {
+    "vision": ("surfaces", "light", "camera"),
+    "semantics": ("wording", "pairs"),
+    "execution": ("places", "start_pose"),
+    "dynamics": ("friction", "mass", "latency"),
+}
+"""Shifts of several factors together; each factor is a shift of its own too."""
+SHIFTS = ("none", *FACTORS, *(factor for factors in FACTORS.values() for factor in factors))
 SEEN_SURFACES = 8
 """The first surfaces are for training, the others for the vision shift."""
 HELD_OUT_PAIRS = (
@@ -29,6 +35,7 @@ HELD_OUT_PAIRS = (
     ("purple", "brick"),
     ("orange", "cube"),
 )
+SEEN_PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES if (colour, shape) not in HELD_OUT_PAIRS)
 TOOL_START = np.array([0.45, 0.0, 0.18])
 GROUNDS = {
     "reach": ((0.4, -0.16), (0.6, 0.16)),
@@ -89,14 +96,30 @@ class Start:
     """(n, 2)"""
 
 
+@dataclass(frozen=True)
+class Dynamics:
+    """How the table and its things answer to the arm."""
+
+    friction: float = 1.0
+    """Times that of training, of fingers, objects and surfaces alike."""
+    mass: float = 1.0
+    """Times that of training, of objects."""
+    latency: int = 0
+    """Steps between an action and its execution."""
+
+
+def shifts(shift: str, factor: str) -> bool:
+    """Whether a shift takes this factor from beyond training."""
+    return factor == shift or factor in FACTORS.get(shift, ())
+
+
 def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clutter: int) -> Look:
     """The look behind a scene seed, with so many objects and targets, and so many places for clutter."""
-    unseen = shift == "vision"
-    eye, point, fovy = _draw_camera(seed, change.camera, unseen)
-    lights, directions = _draw_lights(seed, change.light, unseen)
-    objects, targets = _draw_things(seed, change.appearance, shift == "semantics", things)
+    eye, point, fovy = _draw_camera(seed, change.camera, shifts(shift, "camera"))
+    lights, directions = _draw_lights(seed, change.light, shifts(shift, "light"))
+    objects, targets = _draw_things(seed, change.appearance, shifts(shift, "pairs"), things)
     return Look(
-        surfaces=_draw_surfaces(seed, change.background, unseen),
+        surfaces=_draw_surfaces(seed, change.background, shifts(shift, "surfaces")),
         lights=lights,
         directions=directions,
         eye=eye,
@@ -111,7 +134,7 @@ def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clut
 def draw_start(seed: int, task: str, shift: str, *, things: int) -> Start:
     """The places behind a start seed."""
     rng = numpy_rng(seed, "places")
-    unseen = shift == "execution"
+    unseen = shifts(shift, "places")
     named = [_draw_spot(rng, task, RIM if unseen else 0.0, hollow=unseen)]
     named.append(_draw_goal(rng, named[0]) if task == "push" else _draw_clear(rng, task, named, 0.0))
     others = list(named)
@@ -120,7 +143,18 @@ def draw_start(seed: int, task: str, shift: str, *, things: int) -> Start:
     spots = [named[0], *others[2 : 1 + things], named[1], *others[1 + things :]]
     yaws = rng.uniform(-np.pi / 4, np.pi / 4, things) if task == "push" else rng.uniform(-0.4, 0.4, things)
     objects = np.column_stack([np.array(spots[:things]), yaws])
-    return Start(_draw_tool(rng, unseen), objects, np.array(spots[things:]))
+    return Start(_draw_tool(rng, shifts(shift, "start_pose")), objects, np.array(spots[things:]))
+
+
+def draw_dynamics(seed: int, shift: str) -> Dynamics:
+    """Training's own, or beyond them by half to double."""
+    rng = numpy_rng(seed, "dynamics")
+    friction, mass = float(rng.uniform(0.5, 0.7)), float(rng.choice([rng.uniform(0.4, 0.6), rng.uniform(2.0, 3.0)]))
+    return Dynamics(
+        friction=friction if shifts(shift, "friction") else 1.0,
+        mass=mass if shifts(shift, "mass") else 1.0,
+        latency=int(shifts(shift, "latency")),
+    )
 
 
 def _draw_surfaces(seed: int, change: bool, unseen: bool) -> tuple[int, int, int]:
@@ -160,14 +194,16 @@ def _draw_camera(seed: int, change: bool, unseen: bool) -> tuple[Vector, Vector,
 def _draw_things(
     seed: int, change: bool, unseen: bool, things: int
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Objects and targets, no two of a kind in one colour, and the first two in different colours."""
+    """Objects and targets, no two of a kind in one colour, and the first two in different colours.
+
+    A held-out pair is only ever the object asked for, where pairs are `unseen`.
+    """
     rng = numpy_rng(seed, "things")
-    pairs = [(colour, shape) for colour in COLOURS for shape in SHAPES]
-    chosen = HELD_OUT_PAIRS if unseen else tuple(pair for pair in pairs if pair not in HELD_OUT_PAIRS)
+    chosen = HELD_OUT_PAIRS if unseen else SEEN_PAIRS
     first = chosen[int(rng.integers(len(chosen)))] if change or unseen else ("red", "cube")
     objects = [first]
     for colour in rng.permutation([colour for colour in COLOURS if colour != first[0]])[: things - 1]:
-        objects.append((str(colour), str(rng.choice(list(SHAPES)))))
+        objects.append((str(colour), str(rng.choice([shape for other, shape in SEEN_PAIRS if other == colour]))))
     others = [str(colour) for colour in rng.permutation([colour for colour in COLOURS if colour != first[0]])]
     if not (change or unseen):
         others = ["blue", *(colour for colour in others if colour != "blue")]
@@ -180,7 +216,8 @@ def _draw_clutter(seed: int, places: int) -> tuple[tuple[str, str, float, float]
     for _ in range(int(rng.integers(1, places + 1)) if places else 0):
         side = rng.choice([-1.0, 1.0])
         x, y = (rng.uniform(0.3, 0.75), side * rng.uniform(0.23, 0.3))
-        found.append((str(rng.choice(list(COLOURS))), str(rng.choice(list(SHAPES))), float(x), float(y)))
+        colour, shape = SEEN_PAIRS[int(rng.integers(len(SEEN_PAIRS)))]
+        found.append((colour, shape, float(x), float(y)))
     return tuple(found)
 
 
@@ -217,7 +254,7 @@ def _draw_tool(rng: np.random.Generator, unseen: bool) -> Vector:
 
 def instruction_corpus(task: str) -> Iterator[str]:
     """Every instruction of a task that training may give: a tiny tokenizer is fitted on them."""
-    objects = [f"{c} {s}" for c in COLOURS for s in SHAPES if (c, s) not in HELD_OUT_PAIRS]
+    objects = [" ".join(pair) for pair in SEEN_PAIRS]
     for wording in WORDINGS[task]:
         for thing in objects:
             for colour in COLOURS:

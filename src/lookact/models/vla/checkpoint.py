@@ -86,10 +86,9 @@ def read_policy_spec(told: dict[str, Any]) -> PolicySpec:
 def _assemble(
     policy: PolicySpec, vision: VisionSpec, text: TextSpec, dinov2: Any, bert: Any, tokenizer: Any, seed: int
 ) -> VLA:
-    vision_encoder = VisionEncoder(
-        vision, set_finetune(dinov2, vision.finetune, rank=vision.lora_rank, seed=seed), policy.cameras, seed=seed
-    )
     text_encoder = TextEncoder(text, set_finetune(bert, text.finetune, rank=text.lora_rank, seed=seed), tokenizer)
+    dinov2 = set_finetune(dinov2, vision.finetune, rank=vision.lora_rank, seed=seed)
+    vision_encoder = VisionEncoder(vision, dinov2, policy.cameras, text_width=text_encoder.width, seed=seed)
     return VLA(policy, vision_encoder, text_encoder, seed=seed)
 
 

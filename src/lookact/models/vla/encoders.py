@@ -172,25 +172,27 @@ def _pretrained(kind: Any, family: str, source: str, **options: Any) -> Any:
 class AttentionPool(nn.Module):
     """Attention pooling by k learned queries: (b, p, d) patches -> (b, k, d + 2), content and soft-argmax position.
 
-    Positions are in -1..1, across and down.
+    The instruction (b, e) moves each query: what is looked for is what is asked for. Positions are in -1..1, across and
+    down.
     """
 
     grid: Tensor
 
-    def __init__(self, width: int, count: int, side: int) -> None:
+    def __init__(self, width: int, count: int, side: int, text_width: int) -> None:
         super().__init__()
         self.queries = nn.Parameter(torch.zeros(count, width))
+        self.condition = nn.Linear(text_width, count * width, bias=False)
         self.keys, self.values = nn.Linear(width, width), nn.Linear(width, width)
         line = (torch.arange(side) + 0.5) / side * 2 - 1
         down, across = torch.meshgrid(line, line, indexing="ij")
         self.register_buffer("grid", torch.stack([across, down], dim=-1).reshape(-1, 2), persistent=False)
 
-    def forward(self, patches: Tensor) -> Tensor:
+    def forward(self, patches: Tensor, text: Tensor) -> Tensor:
         # keys and values of a few queries, not of hundreds of patches: the same products in another order
-        queries = self.queries / patches.shape[-1] ** 0.5
+        queries = (self.queries + self.condition(text).unflatten(-1, self.queries.shape)) / patches.shape[-1] ** 0.5
         asked, shift = queries @ self.keys.weight, queries @ self.keys.bias
         # bmm, since matmul rounds otherwise where a gradient is wanted
-        scores = torch.bmm(asked.expand(len(patches), -1, -1), patches.mT) + shift.unsqueeze(-1)
+        scores = torch.bmm(asked, patches.mT) + shift.unsqueeze(-1)
         weights = scores.softmax(dim=-1)
         return torch.cat([self.values(weights @ patches), weights @ self.grid], dim=-1)
 
@@ -200,7 +202,7 @@ class VisionEncoder(nn.Module):
 
     colours: Tensor
 
-    def __init__(self, spec: VisionSpec, encoder: Any, cameras: tuple[str, ...], *, seed: int) -> None:
+    def __init__(self, spec: VisionSpec, encoder: Any, cameras: tuple[str, ...], *, text_width: int, seed: int) -> None:
         super().__init__()
         self.spec, self.cameras, self.encoder = spec, cameras, encoder
         self.width, patch = int(encoder.config.hidden_size), int(encoder.config.patch_size)
@@ -209,7 +211,9 @@ class VisionEncoder(nn.Module):
             raise ConfigError(
                 f"an image of {spec.image_size} pixels does not fall into patches of {patch}: choose a multiple"
             )
-        self.pools = nn.ModuleDict({camera: AttentionPool(self.width, spec.pool_queries, side) for camera in cameras})
+        self.pools = nn.ModuleDict(
+            {camera: AttentionPool(self.width, spec.pool_queries, side, text_width) for camera in cameras}
+        )
         generator = torch_rng(seed, "glances")
         initialise(self.pools, generator)
         for pool in self.pools.values():
@@ -229,19 +233,22 @@ class VisionEncoder(nn.Module):
     def pools_frozen(self) -> bool:
         return self._pool_weights.frozen
 
-    def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Frames (b, h, w, 3) uint8 -> (b, k, d) a camera, unchanged by training: patches, or pooled tokens."""
+    def features(self, images: Mapping[str, Tensor], text: Tensor | None = None) -> dict[str, Tensor]:
+        """Frames (b, h, w, 3) uint8 -> (b, k, d) a camera, unchanged by training: patches, or pooled tokens.
+
+        Pooled tokens where pooling is frozen and `text` (b, e), which must not change either, is given.
+        """
         patches = self._patches(images)
-        if self.frozen and self.pools_frozen:
-            return {camera: self.pools[camera](found) for camera, found in patches.items()}
+        if text is not None and self.frozen and self.pools_frozen:
+            return {camera: self.pools[camera](found, text) for camera, found in patches.items()}
         return patches
 
-    def forward(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Frames (b, h, w, 3), or their `features` -> (b, queries, d + 2) pooled tokens a camera."""
+    def forward(self, images: Mapping[str, Tensor], text: Tensor) -> dict[str, Tensor]:
+        """Frames (b, h, w, 3), or their `features`, and instructions (b, e) -> (b, queries, d + 2) tokens a camera."""
         frames = {camera: images[camera] for camera in self.cameras if images[camera].dtype == torch.uint8}
         found = {camera: images[camera] for camera in self.cameras if camera not in frames} | self._patches(frames)
         return {
-            camera: tokens if tokens.shape[-1] == self.width + 2 else self.pools[camera](tokens)
+            camera: tokens if tokens.shape[-1] == self.width + 2 else self.pools[camera](tokens, text)
             for camera, tokens in ((camera, found[camera]) for camera in self.cameras)
         }
 
@@ -328,9 +335,8 @@ class TextEncoder(nn.Module):
             return self._encode(ids)
         keys = [row.tobytes() for row in ids.cpu().numpy()]
         fresh = {key: row for row, key in enumerate(keys) if key not in self._known}
-        if fresh:
-            encoded = self._encode(ids[list(fresh.values())])
-            self._known |= dict(zip(fresh, encoded.detach()))
+        # one by one: a row of a larger batch is rounded otherwise, and a resumed run meets texts in another order
+        self._known |= {key: self._encode(ids[row : row + 1])[0].detach() for key, row in fresh.items()}
         return torch.stack([self._known[key] for key in keys]).to(ids.device)
 
     def _encode(self, ids: Tensor) -> Tensor:

@@ -52,6 +52,8 @@ class PolicySpec:
     flow_steps: int = 4
     """Euler steps from noise to an action."""
     flow_noise: FlowNoise = "learned"
+    true_state: int = 0
+    """Numbers of the simulator's true state, which the critic alone is given (asymmetric); 0: it has the tokens."""
     action_bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """What the policy's -1 and 1 stand for, by action dimension; None: themselves."""
 
@@ -147,9 +149,11 @@ class VLA(nn.Module):
         self.head: Any = nn.Linear(width, chunk)
         if spec.action_head == "flow":
             self.head = FlowHead(width, chunk, steps=spec.flow_steps, noise=spec.flow_noise)
-        self.critic = nn.ModuleDict(
-            {"trunk": Fusion(width, spec.value_layers, spec.heads, generator), "head": ValueHead(width, width)}
-        )
+        trunk: nn.Module = Fusion(width, spec.value_layers, spec.heads, generator)
+        if spec.true_state:
+            trunk = nn.Sequential(nn.Linear(spec.true_state, POOLED), nn.SiLU(), nn.Linear(POOLED, width), nn.SiLU())
+            initialise(trunk, generator)
+        self.critic = nn.ModuleDict({"trunk": trunk, "head": ValueHead(width, width)})
         self.log_std = nn.Parameter(torch.full((spec.action_size,), math.log(spec.std)), spec.std_schedule == "learned")
         self._start(generator)
 
@@ -201,11 +205,12 @@ class VLA(nn.Module):
         """Fraction of training done, 0 to 1: a decaying standard deviation follows it."""
         self.progress.fill_(min(max(share, 0.0), 1.0))
 
-    def features(self, images: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Camera to frames (b, h, w, 3) uint8 -> (b, k, d): features of a frozen encoder."""
+    def features(self, images: Mapping[str, Tensor], text_ids: Tensor) -> dict[str, Tensor]:
+        """Camera to frames (b, h, w, 3) uint8, with instructions (b, n) -> (b, k, d): features of a frozen encoder."""
         with torch.inference_mode():
+            text = self.text_encoder(text_ids.to(self.device)) if self.text_encoder.frozen else None
             found = self.vision_encoder.features(
-                {camera: images[camera].to(self.device) for camera in self.spec.cameras}
+                {camera: images[camera].to(self.device) for camera in self.spec.cameras}, text
             )
         # a copy may be learned from, a tensor of inference mode may not
         return {camera: tokens.clone() for camera, tokens in found.items()}
@@ -260,7 +265,7 @@ class VLA(nn.Module):
         return (actions - bounds[0]) / (bounds[1] - bounds[0]) * 2 - 1
 
     def hidden(self, inputs: ControlInputs) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The action head's input (b, d), the critic's tokens, and the memory after one step a row."""
+        """The action head's input (b, d), the critic's input, and the memory after one step a row."""
         tokens = self._tokens(inputs)
         hidden, carry = self.fusion(tokens), None
         if self.spec.memory:
@@ -269,10 +274,15 @@ class VLA(nn.Module):
             after = self.memory(hidden, before[0])
             hidden, carry = hidden + self.recall(after), after.unsqueeze(0)
         # the critic's gradient stops at the tokens: it must not spoil what was cloned
-        return hidden, tokens.detach(), carry
+        return hidden, self._true_state(inputs) if self.spec.true_state else tokens.detach(), carry
+
+    def _true_state(self, inputs: ControlInputs) -> Tensor:
+        """(b, f) the critic's input; zeros where nobody asks for values, as on a real robot."""
+        known = inputs.true_state
+        return inputs.state.new_zeros(len(inputs.state), self.spec.true_state) if known is None else known
 
     def value(self, critic_features: Tensor) -> Tensor:
-        """Values (b,) of the actor's tokens."""
+        """Values (b,) of the actor's tokens (b, n, d), or of true states (b, f)."""
         values: Tensor = self.critic["head"](self.critic["trunk"](critic_features))
         return values
 
@@ -329,19 +339,23 @@ class VLA(nn.Module):
             carry = carry if after is None else after
         return torch.stack(found, dim=1)
 
-    def encode(self, images: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-        """Pooled tokens (b, n, d) of all cameras' frames or features, and one feature (b, g) of them and the state."""
-        pooled = self.vision_encoder(images)
+    def encode(self, images: Mapping[str, Tensor], text: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Pooled tokens (b, n, d) of all cameras' frames or features, and one feature (b, g) of them and the state.
+
+        `text` (b, e) is the encoded instruction.
+        """
+        pooled = self.vision_encoder(images, text)
         tokens = torch.cat([pooled[camera] for camera in self.spec.cameras], dim=1)
         return tokens, self.pooled(torch.cat([tokens.flatten(1), self.normalised(state)], dim=1))
 
     def _tokens(self, inputs: ControlInputs) -> Tensor:
         """(b, n, width): pooled tokens by camera, their joint feature, instruction, state, action history."""
-        tokens, pooled = self.encode(inputs.images, inputs.state)
+        text = self.text_encoder(inputs.text_ids)
+        tokens, pooled = self.encode(inputs.images, text, inputs.state)
         parts = [
             self.entries["pool"](tokens),
             self.entries["pooled"](pooled).unsqueeze(1),
-            self.entries["text"](self.text_encoder(inputs.text_ids)).unsqueeze(1),
+            self.entries["text"](text).unsqueeze(1),
             self.entries["state"](self.normalised(inputs.state)).unsqueeze(1),
             # environments clip actions to their bounds
             self.entries["action"](inputs.history.clamp(-1.0, 1.0)),

@@ -55,8 +55,8 @@ class Explorer(nn.Module):
     def critic(self) -> nn.Module:
         return self.model.critic
 
-    def features(self, images: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Ids (b, tokens) of each camera's frames (b, h, w, 3)."""
+    def features(self, images: dict[str, Tensor], text_ids: Tensor) -> dict[str, Tensor]:
+        """Ids (b, tokens) of each camera's frames (b, h, w, 3), whatever the instruction."""
         return {camera: self.model.vq.encode(frames) for camera, frames in images.items()}
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:

@@ -57,6 +57,9 @@ class Model:
     heads: int = setting(4, help="attention heads of the fusion transformer", least=1)
     value_layers: int = setting(1, help="layers of the critic's own transformer", least=1)
     history: int = setting(5, help="action-history length: last actions in the observation", least=0)
+    asymmetric_critic: bool = setting(
+        False, help="critic on the simulator's true state, which the policy never sees; tabletop only"
+    )
     action_chunk: int = setting(
         1, help="action-chunk length; only the first action is executed, the rest are an auxiliary BC target", least=1
     )
@@ -126,7 +129,7 @@ class BC:
     pretrain_epochs: int = setting(8, help="epochs of vision pretraining", least=1)
     pretrain_batch_size: int = setting(32, help="images a gradient step of vision pretraining", least=1)
     pretrain_lr: float = setting(2e-3, help="peak learning rate of vision pretraining", above=0)
-    freeze_vision: bool = setting(False, help="freeze the vision encoder during BC: each frame is encoded once")
+    freeze_encoders: bool = setting(False, help="freeze both encoders during BC: each frame is encoded once")
     demos: int = setting(200, help="demonstrations recorded by the scripted expert", least=1)
     dataset: str | None = setting(
         None, help="a LeRobot dataset folder to clone instead, with the environment's features", exists=True
@@ -169,6 +172,9 @@ class Learn:
         False, help="normalise states by running mean and std; else by those of the demonstrations"
     )
     scale_rewards: bool = setting(True, help="divide rewards by the running std of discounted returns")
+    failure_starts: float = setting(
+        0.0, help="probability of beginning an episode where one lately failed", least=0, below=1
+    )
     curriculum_start_fraction: float = setting(
         1.0, help="curriculum: the easiest fraction of starts that PPO begins with; 1: all", above=0, most=1
     )
@@ -208,24 +214,28 @@ class Config:
 
 PRESETS = {
     "debug": Config(
-        model=Model(vision=Vision(hidden=32, layers=1, pool_queries=4), text=Text(hidden=32), width=32, layers=1),
-        env=EnvConfig(max_steps=24),
-        bc=BC(pretrain_images=32, pretrain_epochs=1, freeze_vision=True, demos=4, epochs=1, save_every=10),
-        learn=Learn(iterations=2, num_envs=4, rollout_steps=24, critic_warmup=1),
+        model=Model(
+            vision=Vision(hidden=32, layers=1, pool_queries=4),
+            text=Text(hidden=32),
+            width=32,
+            layers=1,
+            asymmetric_critic=True,
+        ),
+        env=EnvConfig(max_steps=24, distractors=1, background=True, light=True, camera=True),
+        bc=BC(pretrain_images=32, pretrain_epochs=1, freeze_encoders=True, demos=4, epochs=1, save_every=10),
+        learn=Learn(iterations=2, num_envs=4, rollout_steps=24, critic_warmup=1, failure_starts=0.5),
         evaluation=Evaluation(
-            every=1, episodes=2, final_episodes=4, ood_episodes=2, instruction_episodes=2, num_envs=4, videos=1
+            every=1, episodes=2, final_episodes=4, ood_episodes=0, instruction_episodes=2, num_envs=4, videos=1
         ),
     ),
     "small": Config(
-        # a wide std first, for exploration and a clear advantage signal; a narrow one at the end, for precision
-        model=Model(std_schedule="decay", std=0.25, final_std=0.1),
-        # few demonstrations on purpose: they leave PPO something to add
-        bc=BC(pretrain_images=4000, pretrain_epochs=8, freeze_vision=True, demos=60, epochs=16, lr=2e-3),
-        learn=Learn(iterations=80, lr=1.5e-4, critic_warmup=3),
+        # a wide std first, for a clear advantage signal; a narrow one at the end, for precision
+        model=Model(std_schedule="decay", std=0.15, final_std=0.08, asymmetric_critic=True),
+        env=EnvConfig(distractors=1, background=True, light=True, camera=True),
+        bc=BC(pretrain_images=6000, pretrain_epochs=6, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
+        learn=Learn(iterations=30, lr=1e-4, critic_warmup=3, failure_starts=0.5),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(
-            every=40, final_episodes=100, ood_episodes=50, instruction_episodes=50, num_envs=20, videos=2
-        ),
+        evaluation=Evaluation(every=30, final_episodes=100, videos=2),
     ),
     "full": Config(
         model=Model(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_episodes import control_turn, table_observation
 from lookact.data.lerobot.video import write_video
-from lookact.envs.tabletop.randomise import instruction_corpus
+from lookact.envs.tabletop.randomise import SHIFTS, instruction_corpus
 from lookact.envs.tabletop.scene import COLOURS
 from lookact.envs.vector.vector_env import VectorEnv
 from lookact.models.vla.checkpoint import load_vla
@@ -43,7 +43,8 @@ from lookact.types import Episode, Observation, Turn, VectorObservation, VectorS
 START_SECONDS, STEP_SECONDS = 600.0, 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
 IN_DISTRIBUTION = "in_distribution"
-OOD_SHIFTS = ("vision", "semantics", "execution")
+OOD_SHIFTS = SHIFTS[1:]
+"""Several factors together, and each alone."""
 INSTRUCTIONS = ("empty", "wrong")
 """What a policy is told instead of the true instruction: one that is heeded must fail then."""
 Keep = Callable[[str, Iterator[Episode]], None]
@@ -145,15 +146,16 @@ def validate(policy: VLA, cfg: Config, folder: Path, step: int) -> dict[str, flo
 
 
 def final_reports(policy: VLA, cfg: Config, folder: Path, when: str) -> dict[str, Any]:
-    """Greedy in and out of distribution, and sampled, on test episodes; `after` training with videos."""
+    """Greedy and sampled on test episodes; out of distribution, with videos, only what comes `after` all training."""
     count = cfg.evaluation.final_episodes
     if not count:
         return {}
+    last = when == "after" or cfg.stage == "bc"
     extras: dict[str, dict[str, Any]] = {
         "greedy": {
-            "ood_episodes": cfg.evaluation.ood_episodes,
+            "ood_episodes": cfg.evaluation.ood_episodes if last else 0,
             "instruction_episodes": cfg.evaluation.instruction_episodes,
-            "videos": folder / "videos" if when == "after" else None,
+            "videos": folder / "videos" if last else None,
         },
         "sampled": {},
     }
@@ -227,13 +229,13 @@ def measure(
 
 
 def replacement(env: EnvConfig, kind: str, seed: int) -> Instruct | None:
-    """None for the true instruction; else what an episode is told in its place: nothing, or another of the task's."""
+    """None for the true instruction; else what is told in its place: nothing, or to put another thing elsewhere."""
     if kind == "true":
         return None
     corpus = sorted(set(instruction_corpus(env.task))) if kind == "wrong" else []
 
     def instruct(number: int, true: str) -> str:
-        others = [text for text in corpus if named(text) != named(true)]
+        others = [text for text in corpus if named(text).isdisjoint(named(true))]
         return str(numpy_rng(seed, "instruction", number).choice(others)) if others else ""
 
     return instruct

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lookact.algorithms.control_ppo import FailedStarts
 from lookact.data.lerobot.action_space import action_bounds as dataset_bounds
 from lookact.data.lerobot.read import INFO, Demonstration, read_demonstrations, read_info
 from lookact.data.lerobot.write import write_demonstrations
@@ -25,6 +26,7 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.experts import Recording
 from lookact.envs.tabletop.pretraining_images import LabelledImage
 from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus
+from lookact.envs.tabletop.sizes import TRUE_STATE_SIZE
 from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
@@ -32,7 +34,7 @@ from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vlm.sources import TINY
-from lookact.recipes.vla_ppo.config import FPS, Config, EnvConfig, Learn, Model
+from lookact.recipes.vla_ppo.config import BC, FPS, Config, EnvConfig, Learn, Model
 from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
 from lookact.training.distributed import rank, world_size
@@ -45,8 +47,11 @@ ROBOT = "lookact_panda"
 ActionBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def table_maker(env: EnvConfig, *, shift: str = "none") -> Callable[[], Any]:
-    """What a worker process calls to make its environments, without loading torch; `shift`: out of distribution."""
+def table_maker(env: EnvConfig, *, shift: str = "none", true_state: bool = False) -> Callable[[], Any]:
+    """What a worker process calls to make its environments, without loading torch; `shift`: out of distribution.
+
+    With `true_state` observations hold what an asymmetric critic is given.
+    """
     if not env.is_tabletop:
         how: dict[str, Any] = {"image_size": env.image_size, "max_steps": env.max_steps}
         return partial(make_gym_control, env.task, instruction=env.instruction, cameras=env.shapes.cameras, **how)
@@ -61,6 +66,7 @@ def table_maker(env: EnvConfig, *, shift: str = "none") -> Callable[[], Any]:
         randomise=Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter),
         shift=shift,
         distractors=env.distractors,
+        true_state=true_state,
     )
 
 
@@ -83,6 +89,7 @@ def policy_spec(model: Model, env: EnvConfig) -> PolicySpec:
         state_size=shapes.state_size,
         action_size=shapes.action_size,
         memory=model.memory,
+        true_state=TRUE_STATE_SIZE if model.asymmetric_critic else 0,
         **{name: getattr(model, name) for name in (*sizes, *flow)},
     )
 
@@ -130,10 +137,19 @@ def load_checkpoint(policy: VLA, cfg: Config) -> None:
     read_weights(policy, Path(checkpoint))()
 
 
+def learner_options(cfg: Config) -> dict[str, Any]:
+    """Rates and statistics of PPO's learner."""
+    learn = cfg.learn
+    # nothing has told the states' mean and deviation to a policy that was not cloned
+    normalise = learn.normalise_state or from_scratch(cfg)
+    rates = {"lr": learn.lr, "critic_lr": learn.critic_lr, "reference": cfg.ppo.kl_coef > 0}
+    return {"normalise_state": normalise, "scale_rewards": learn.scale_rewards, **rates}
+
+
 # ---- training episodes
 
 
-def open_envs(env: EnvConfig, learn: Learn) -> PipelinedVectorEnv:
+def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> PipelinedVectorEnv:
     """This process's share of the environments; a worker that hangs or dies is restarted."""
     if learn.rollout_steps < env.max_steps:
         raise ConfigError(
@@ -143,7 +159,7 @@ def open_envs(env: EnvConfig, learn: Learn) -> PipelinedVectorEnv:
     if odd or not num_envs:
         raise ConfigError(f"learn.num_envs = {learn.num_envs}: give a multiple of the {world_size()} processes")
     return PipelinedVectorEnv(
-        table_maker(env),
+        table_maker(env, true_state=true_state),
         num_envs,
         workers=worker_count(learn.workers),
         step_seconds=learn.step_timeout_s,
@@ -151,15 +167,19 @@ def open_envs(env: EnvConfig, learn: Learn) -> PipelinedVectorEnv:
     )
 
 
-def plan_iteration(cfg: Config, step: int) -> PlanEpisode:
-    """The episodes of an iteration, seeded by its number: a resumed run needs no simulator's state."""
+def plan_iteration(cfg: Config, step: int, failed: FailedStarts | None = None) -> PlanEpisode:
+    """The episodes of an iteration, seeded by its number: a resumed run needs no simulator's state.
+
+    Some begin where others `failed`.
+    """
     seed, share = derive(cfg.seed, "learn", step), start_fraction(cfg.learn, step)
 
     # asked for again in every step until the episode begins
     @lru_cache(maxsize=4 * cfg.learn.num_envs)
     def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
         own = derive(seed, rank() + world_size() * row, episode)
-        return own, {} if share == 1.0 or not cfg.env.is_tabletop else {
+        again = {} if failed is None else failed.choose(own, cfg.learn.failure_starts)
+        return own, again if again or share == 1.0 or not cfg.env.is_tabletop else {
             "start_seed": easy_start(cfg.env, own, round(1 / share))
         }
 
@@ -244,6 +264,12 @@ def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
         states=np.stack([shown["state"] for shown in episode.shown]),
         actions=episode.actions,
     )
+
+
+def pretraining_options(bc: BC, seed: int) -> dict[str, Any]:
+    """How vision pretraining takes its gradient steps."""
+    steps = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size, "save_every": bc.save_every}
+    return {"lr": bc.pretrain_lr, "seed": seed, **steps}
 
 
 def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:

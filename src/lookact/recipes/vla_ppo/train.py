@@ -16,7 +16,9 @@ from torch import Tensor
 
 from lookact.algorithms.behaviour_cloning import bc_loss, tabulate
 from lookact.algorithms.control_ppo import (
+    FailedStarts,
     Learner,
+    SampleCount,
     StepBatch,
     collect_experience,
     compute_advantages,
@@ -96,17 +98,16 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     workers = task.worker_count(bc.workers)
     if (folder / DONE).exists():
         read_weights(policy, folder)()
-        if bc.freeze_vision:
-            policy.vision_encoder.requires_grad_(False)
+        if bc.freeze_encoders:
+            policy.freeze_encoders()
         return dict(json.loads((folder / DONE).read_text(encoding="utf-8")))
 
-    # vision pretraining: object and target keypoints
+    # vision pretraining: keypoints of the object and the target that the instruction names
     with timed(seconds, "vision pretraining"):
         if bc.pretrain_images and cfg.env.is_tabletop:
             seed, count = derive(cfg.seed, "seeing"), bc.pretrain_images
             draw = partial(task.pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
-            how: dict[str, Any] = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size}
-            how |= {"lr": bc.pretrain_lr, "seed": seed, "save_every": bc.save_every}
+            how = task.pretraining_options(bc, seed)
             pretrain_keypoints(policy, draw, count, folder / "vision_pretraining", run.config, **how)
 
     # demonstrations of the scripted expert, or a dataset
@@ -120,9 +121,9 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     # behaviour cloning: squared error of the Gaussian's mean
     with timed(seconds, "behaviour cloning"):
         seed = derive(cfg.seed, "cloning")
-        if bc.freeze_vision:
-            policy.vision_encoder.requires_grad_(False)
-        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_vision)
+        if bc.freeze_encoders:
+            policy.freeze_encoders()
+        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_encoders)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(
@@ -150,26 +151,24 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     """PPO; `policy` ends as the last iteration left it."""
-    learn, ppo, envs = cfg.learn, cfg.ppo, task.open_envs(cfg.env, cfg.learn)
+    learn, ppo, failed, samples = cfg.learn, cfg.ppo, FailedStarts(), SampleCount()
+    envs = task.open_envs(cfg.env, learn, true_state=cfg.model.asymmetric_critic)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
-        # nothing has told the states' mean and deviation to a policy that was not cloned
-        normalise = learn.normalise_state or task.from_scratch(cfg)
-        options = {"normalise_state": normalise, "scale_rewards": learn.scale_rewards}
-        learner = open_learner(policy, lr=learn.lr, critic_lr=learn.critic_lr, reference=ppo.kl_coef > 0, **options)
+        learner = open_learner(policy, **task.learner_options(cfg))
         weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
-        state = learner.state()
+        state = learner.state() | {"failed_starts": failed, "samples": samples}
         run.restore(weights=weights, state=state)
         for step in run.steps(learn.iterations, "PPO"):
             # schedules: standard deviation of actions, learning rates
             policy.set_progress((step - 1) / learn.iterations)
             metrics = set_learning_rate(learner.optimizer, step - 1, total=learn.iterations, schedule=learn.lr_schedule)
 
-            # rollouts: fresh episodes in every environment
+            # rollouts: fresh episodes in every environment, some of them where one lately failed
             began, restarts, seed = time.perf_counter(), envs.restarts, derive(cfg.seed, "update", step)
-            plan = task.plan_iteration(cfg, step)
+            plan = task.plan_iteration(cfg, step, failed)
             rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
-            metrics |= rollout_metrics(rollout, envs.restarts - restarts)
+            metrics |= samples.count(rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(rollout)
 
             # rewards, advantages, update: the critic alone at first
             acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
@@ -180,7 +179,8 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             if step % cfg.evaluation.every and step != learn.iterations:
                 run.log(metrics, step, show="rollout/success_rate")
                 continue
-            metrics |= validate(policy, cfg, run.folder, step)
+            found = validate(policy, cfg, run.folder, step)
+            metrics |= found | samples.validated(found["eval/success_rate"])
             run.log(metrics, step, show="eval/success_rate")
             run.save(step, weights=weights, state=state, metrics=metrics, best=("eval/success_rate", "max"))
     finally:
@@ -206,19 +206,19 @@ def ppo_update(
 
     # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    take_step = partial(clip_and_step, optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard)
     taken, stopped = list[dict[str, float]](), False
     for minibatch in minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
         loss, parts = ppo_loss(policy, minibatch, ppo, train_actor=train_actor)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
-        parts["loss"] = loss
+        parts["loss/total"] = loss
         stats = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
-        total = stats.pop("loss")
         if ppo.max_kl is not None and stats.get("policy/approx_kl", 0.0) > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(learned)
-        taken.append(stats | clip_and_step(optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard, loss=total))
+        taken.append(stats | take_step(loss=stats["loss/total"]))
     if learner.states is not None:
         update_state_statistics(rollout, learner.states, policy)
     metrics = critic_metrics(rollout, returns) | mean_metrics(taken)
