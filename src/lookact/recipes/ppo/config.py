@@ -165,16 +165,18 @@ class Config:
 
 
 EASY_ROOMS = SpatialVQAConfig(
-    types=("object_counting", "object_size_estimation", "room_size_estimation"),
+    types=("object_counting", "room_size_estimation", "object_rel_distance", "object_rel_direction_easy"),
     prompts="brief",
     max_turns=4,
-    objects=(1, 6),
-    classes=("refrigerator", "stool"),
-    side=(2.0, 8.0),
+    objects=(3, 6),
+    classes=("oven", "dishwasher", "sink", "chair"),
+    side=(2.0, 7.0),
     shapes=("rectangle",),
+    distance_choices=2,
+    start_as_asked=True,
 )
 """What a model of a million parameters can learn to see and answer."""
-SHORT_REPLIES = Sampling(max_tokens=20, min_action_tokens=3, max_action_tokens=12)
+SHORT_REPLIES = Sampling(max_tokens=40, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
         env=EASY_ROOMS,
