@@ -169,7 +169,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
 
     def _start(self, sim: Simulator, question: Question, seed: int) -> Pose:
-        """Where a question says that one stands, if its landmarks have boxes and it is to begin there; else anywhere."""
+        """Where a question says that one stands, if it begins there and its landmarks have boxes; else anywhere."""
         kind = question.question_type
         if kind == "route_planning" or (self.start_as_asked and kind in DIRECTION_TYPES):
             try:

@@ -66,7 +66,7 @@ def test_what_an_edge_cuts_is_counted_in_the_view_that_holds_its_middle(make_pla
 
 
 def test_what_is_closest_is_told_by_the_gaps(make_place):
-    # from the table's side at x = 3.5 it is 2 m to the tv, from its other one at x = 2.5 1.5 m by 0.5 m to the bed, which is 1.58 m
+    # from the table, x = 2.5 to 3.5, it is 2 m to the tv, and 1.5 m by 0.5 m to the bed, which is 1.58 m
     place = make_place(6.0, 4.0, TWO | {"table": (2.5, 1.5, 1.0, 0.3, 0.7)})
     text = "Which of these (tv monitor, bed) is the closest to the table?"
     question = Question(0, "mine", "s", "object_rel_distance", text, "B", ("A. tv monitor", "B. bed"))
