@@ -257,7 +257,7 @@ def prediction_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
 
 
 def rounded(reply: str, question_type: str) -> str:
-    """A reply whose numeric answer is no finer than `STEPS` or `ROOM_SIZES`: few numbers are learned sooner than many."""
+    """A reply whose numeric answer is no finer than `STEPS` or `ROOM_SIZES`: few are learned sooner than many."""
     found = parse_json_object(reply)
     if ANSWER_KEY not in found or question_type not in (*STEPS, "room_size_estimation"):
         return reply
