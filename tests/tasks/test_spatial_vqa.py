@@ -26,7 +26,7 @@ def test_a_brief_question_is_asked_again_in_every_turn():
 
 
 def test_questions_as_vsi_puts_them_are_asked_once():
-    env = SpatialVQATask(replace(EASY_ROOMS, prompts="vsi")).make_env()
+    env = SpatialVQATask(replace(EASY_ROOMS, prompts="vsi", types=("room_size_estimation",))).make_env()
     first, _ = env.reset(seed=0, options=PLANS[0].options)
     second, *_ = env.step("hm")
     assert "Please answer" in first.text
@@ -40,6 +40,9 @@ def test_questions_as_vsi_puts_them_are_asked_once():
         ('{"answer": "0.1"}', "object_abs_distance", '{"answer": "0.5"}'),
         ('{"answer": "2.3"}', "object_abs_distance", '{"answer": "2.5"}'),
         ('{"answer": "3"}', "object_counting", '{"answer": "3"}'),
+        # 21.8 is 9% over 20 and 10% under 24; 2 is less than the least
+        ('{"answer": "21.8"}', "room_size_estimation", '{"answer": "20"}'),
+        ('{"answer": "2.0"}', "room_size_estimation", '{"answer": "4"}'),
         ('No. {"rotation_angle_degrees": 90, "forward_meters": 0.0}', "object_abs_distance", None),
     ],
 )
@@ -54,6 +57,20 @@ def test_demonstrations_end_with_an_answer_and_see_what_a_policy_sees():
         shown, _ = env.reset(seed=plan.seed, options=plan.options)
         assert demo.observations[0].text == shown.text
         assert (demo.observations[0].images["head"] == shown.images["head"]).all()
+
+
+def test_the_blind_are_asked_the_same_and_shown_black_images():
+    blind = SpatialVQATask(replace(EASY_ROOMS, blind=True))
+    pairs = zip(*(task.demonstrations(PLANS, noise=0.0) for task in (SpatialVQATask(EASY_ROOMS), blind)))
+    for sighted, demo in pairs:
+        assert demo.replies == sighted.replies
+        assert [seen.text for seen in demo.observations] == [seen.text for seen in sighted.observations]
+        assert not any(seen.images["head"].any() for seen in demo.observations)
+    env = blind.make_env()
+    first, _ = env.reset(seed=0, options=PLANS[0].options)
+    second, *_ = env.step("hm")
+    assert not first.images["head"].any()
+    assert not second.images["head"].any()
 
 
 def test_in_haste_the_expert_answers_at_the_first_look_though_nobody_asked_it_to():

@@ -110,6 +110,13 @@ class SpatialVQAConfig:
         (4.0, 6.5), help="shortest and longest side of a generated room, metres", above=0
     )
     shapes: tuple[str, ...] = setting(("rectangle", "L"), help="floor plans of generated rooms")
+    distance_choices: int = setting(
+        4, help="options of generated questions for what is closest; VSI-Bench has 4", least=2
+    )
+    start_as_asked: bool = setting(
+        False, help="questions about directions begin where they say that one stands, facing what they say one faces"
+    )
+    blind: bool = setting(False, help="blank every picture: how far does it go without seeing?")
 
     factory: ClassVar[str] = "lookact.tasks.spatial_vqa:make_spatial_vqa"
 

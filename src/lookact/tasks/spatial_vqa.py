@@ -34,8 +34,10 @@ from lookact.training.vsi_scoring import compare_reports, vsi_metrics, vsi_repor
 from lookact.types import Demonstration, Episode, EpisodeSpec, Observation
 
 LAST_TURN = "Last turn."
-STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5, "room_size_estimation": 4.0}
-"""To what numbers are rounded in demonstrations: centimetres, metres, square metres."""
+STEPS = {"object_size_estimation": 10.0, "object_abs_distance": 0.5}
+"""To what numbers are rounded in demonstrations: centimetres, metres."""
+ROOM_SIZES = (4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 35, 42, 50, 60)
+"""To what square metres are rounded: a fifth apart, since scores are by relative error."""
 Rows = Sequence[tuple[Question, str]]
 """Questions, each with the name of its scene (`scene_sources`)."""
 ROW_KEYS = ("id", "dataset", "scene_name", "question_type", "question", "options", "ground_truth", "prediction")
@@ -44,8 +46,8 @@ ROW_KEYS = ("id", "dataset", "scene_name", "question_type", "question", "options
 class AskingEnv:
     """The environment that `rollout.collect` drives; a brief question is asked again in every turn."""
 
-    def __init__(self, env: SpatialVQA, prompts: Literal["vsi", "brief"]) -> None:
-        self.env, self.prompts = env, prompts
+    def __init__(self, env: SpatialVQA, prompts: Literal["vsi", "brief"], *, blind: bool = False) -> None:
+        self.env, self.prompts, self.blind = env, prompts, blind
 
     def reset(self, *, seed: int, options: Mapping[str, Any]) -> tuple[Observation, Mapping[str, Any]]:
         shown, info = self.env.reset(seed=seed, options=dict(options))
@@ -60,7 +62,8 @@ class AskingEnv:
 
     def _observe(self, shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:
         text = prompt_of(self.env.task.question, info, self.prompts)
-        return observe(shown, {**info, "prompt": text})
+        seen = observe(shown, {**info, "prompt": text})
+        return blanked(seen) if self.blind else seen
 
     def _row(self) -> dict[str, Any]:
         """The question as VSI-Bench's row, for predictions."""
@@ -72,6 +75,12 @@ class AskingEnv:
             "question": question.question,
             "options": question.options,
         }
+
+
+def blanked(observation: Observation) -> Observation:
+    """The same with black images."""
+    images = {name: np.zeros_like(image) for name, image in observation.images.items()}
+    return replace(observation, images=images)
 
 
 def prompt_of(question: Question, info: Mapping[str, Any], prompts: Literal["vsi", "brief"]) -> str:
@@ -108,8 +117,10 @@ class SpatialVQATask:
             fov_degrees=self.env.fov_degrees,
             max_turns=self.env.max_turns,
             paraphrase=self.env.paraphrase,
+            distance_choices=self.env.distance_choices,
+            start_as_asked=self.env.start_as_asked,
         )
-        return AskingEnv(env, self.env.prompts)
+        return AskingEnv(env, self.env.prompts, blind=self.env.blind)
 
     def specs(self, seed: int, split: str, *, groups: int, group_size: int = 1, step: int = 0) -> list[EpisodeSpec]:
         if self.rows is None:
@@ -141,6 +152,7 @@ class SpatialVQATask:
         """An expert's that looks around until it can answer, but for the guesses."""
         env, prompts, max_turns = self.make_env(), self.env.prompts, self.env.max_turns
         coarse = rounded if prompts == "brief" else lambda reply, _: reply
+        sight = blanked if self.env.blind else lambda seen: seen
         for spec in specs:
             # its only turn is the last one for the expert, while the prompt speaks of a first one
             env.env.max_turns = 1 if numpy_rng(spec.seed, "haste").random() < self.guess_fraction else max_turns
@@ -153,7 +165,7 @@ class SpatialVQATask:
             yield Demonstration(
                 # a chat policy sees no depth, and demonstrations are held by the thousand
                 observations=tuple(
-                    replace(step.observation, text=prompt_of(question, info, prompts), depth=None)
+                    replace(sight(step.observation), text=prompt_of(question, info, prompts), depth=None)
                     for step, info in zip(steps, infos)
                 ),
                 replies=tuple(coarse(step.executed, question.question_type) for step in steps),
@@ -211,6 +223,7 @@ def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
             types=env.types,
             per_type=env.per_type,
             paraphrase=env.paraphrase,
+            distance_choices=env.distance_choices,
         )
     ]
     if not rows:
@@ -244,12 +257,16 @@ def prediction_rows(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
 
 
 def rounded(reply: str, question_type: str) -> str:
-    """A reply whose numeric answer is told no finer than `STEPS` says: few numbers are learned sooner than many."""
+    """A reply whose numeric answer is no finer than `STEPS` or `ROOM_SIZES`: few are learned sooner than many."""
     found = parse_json_object(reply)
-    if question_type not in STEPS or ANSWER_KEY not in found:
+    if ANSWER_KEY not in found or question_type not in (*STEPS, "room_size_estimation"):
         return reply
-    step = STEPS[question_type]
-    number = max(step, step * round(float(found[ANSWER_KEY]) / step))
+    told = float(found[ANSWER_KEY])
+    if question_type in STEPS:
+        step = STEPS[question_type]
+        number = max(step, step * round(told / step))
+    else:
+        number = min(ROOM_SIZES, key=lambda size: max(size / told, told / size))
     return reply[: reply.rindex("{")] + json.dumps({ANSWER_KEY: f"{number:g}"})
 
 

@@ -5,8 +5,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv
 
 from lookact.envs.rooms.arkit import save_scene
-from lookact.envs.rooms.generate import generate_room
-from lookact.envs.rooms.spatial_vqa import SpatialVQA, observe
+from lookact.envs.rooms.generate import RoomStyle, generate_room
+from lookact.envs.rooms.spatial_vqa import SpatialVQA, asked_pose, observe, style_for
 from lookact.envs.rooms.vsi import Question
 from lookact.envs.rooms.wordings import TYPES
 from lookact.errors import ConfigError, EnvError
@@ -83,6 +83,29 @@ def test_every_type_is_asked(kind):
     _, shown, info = begin(types=(kind,))
     assert info["question_type"] == kind
     assert len(shown["prompt"]) < 1000
+
+
+def test_types_are_asked_alike_often_in_rooms_that_suit_them():
+    kinds = ("object_counting", "object_rel_direction_easy")
+    style = RoomStyle(classes=("bed", "oven", "sink", "sofa"), objects=(3, 6), side=(4.0, 6.0))
+    env = SpatialVQA(types=kinds, style=style, image_size=16)
+    asked = [env.reset(seed=seed)[1]["question_type"] for seed in range(30)]
+    assert 8 <= asked.count("object_counting") <= 22
+    counting, relating = (style_for(kind, style, 0) for kind in kinds)
+    assert 1 <= len(counting.classes) <= 2
+    assert not counting.distinct
+    # four kinds make four things that are the only one of theirs
+    assert (relating.objects, relating.classes, relating.distinct) == ((3, 4), style.classes, True)
+
+
+def test_a_direction_may_be_asked_where_it_says_that_one_stands(make_place):
+    things = {"bed": (0.0, 1.5, 1.0, 1.0, 0.6), "oven": (5.0, 1.5, 0.6, 1.0, 1.2), "sink": (2.0, 3.5, 0.5, 0.5, 1.0)}
+    text = "If I am standing by the bed and facing the oven, is the sink to the left or the right of the oven?"
+    question = Question(0, "mine", "s", "object_rel_direction_easy", text, "A", ("A. left", "B. right"))
+    pose = asked_pose(make_place(6.0, 4.0, things), question)
+    # the bed's middle is at (0.5, 2), the oven's at (5.3, 2): beside the one, looking at the other
+    assert np.hypot(pose.x - 0.5, pose.y - 2.0) < 1.0
+    assert pose.yaw == pytest.approx(np.arctan2(2.0 - pose.y, 5.3 - pose.x))
 
 
 def test_given_rows_are_asked_in_their_scenes(tmp_path):

@@ -85,12 +85,16 @@ def read_route(question: Question) -> Route:
 
 def route_start(sim: Simulator, route: Route) -> Pose:
     """Beside the first landmark, looking at what is faced."""
+    return beside(sim, route.start, facing=route.facing)
+
+
+def beside(sim: Simulator, name: str, *, facing: str) -> Pose:
+    """Where one stands beside a thing and looks at another."""
     facts = Facts(sim.scene)
-    start = landmark(sim, route.start)
-    place = standing_places(facts)[facts.unique.index(start)]
+    place = standing_places(facts)[facts.unique.index(landmark(sim, name))]
     if np.isnan(place).any():
-        raise EnvError(f"{sim.scene.id}: nobody can stand beside the {route.start}")
-    target = sim.scene.boxes[landmark(sim, route.facing)].centroid[:2]
+        raise EnvError(f"{sim.scene.id}: nobody can stand beside the {name}")
+    target = sim.scene.boxes[landmark(sim, facing)].centroid[:2]
     yaw = math.radians(float(bearing(target - place)))
     return Pose(float(place[0]), float(place[1]), yaw, CAMERA_HEIGHT)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,10 +19,11 @@ import gymnasium
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.interface import Reply, Shown, episode_seeds, feedback, observation_space, reply_space
 from lookact.envs.rooms.motion import Limits, Pose, clamp
-from lookact.envs.rooms.questions import ask
+from lookact.envs.rooms.questions import ask, named_labels
 from lookact.envs.rooms.questions.coverage import Coverage
+from lookact.envs.rooms.questions.relations import DISTANCE_CHOICES
 from lookact.envs.rooms.render import Camera
-from lookact.envs.rooms.routes import read_route, route_start
+from lookact.envs.rooms.routes import beside, read_route, route_start
 from lookact.envs.rooms.simulator import (
     Simulator,
     Walker,
@@ -37,10 +38,13 @@ from lookact.envs.rooms.wordings import TYPES
 from lookact.errors import ConfigError, EnvError, ParseError
 from lookact.seeding import derive, numpy_rng
 from lookact.text.actions import ANSWER_KEY, parse_move_or_answer
-from lookact.text.answers import QUESTION_TYPES, score_answer
+from lookact.text.answers import DIRECTION_TYPES, QUESTION_TYPES, score_answer
 from lookact.types import FloorMap, Image, Observation
 
-ATTEMPTS = 20
+ATTEMPTS = 40
+PATIENCE = 4
+"""Rooms that are tried for a type of question before the next type's turn."""
+COUNTED_KINDS = 2
 PROMPT_LENGTH = 2048
 
 
@@ -70,11 +74,15 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         limits: Limits | None = None,
         turn_cost: float = 0.0,
         paraphrase: bool = False,
+        distance_choices: int = DISTANCE_CHOICES,
+        start_as_asked: bool = False,
         render_mode: str | None = None,
     ) -> None:
         """`rows` are questions with the names of their scenes (`scene_sources`); without them rooms are generated in
         `style` and asked about by `types`. Every turn that does not answer costs `turn_cost`;
-        `paraphrase` puts generated questions in several wordings, not in VSI-Bench's alone."""
+        `paraphrase` puts generated questions in several wordings, not in VSI-Bench's alone; `distance_choices` is how
+        many options there are for what is closest; with `start_as_asked` an episode about a direction begins where
+        its question says that one stands, and faces what it says one faces."""
         if rows is not None and not rows:
             raise ConfigError("rows is empty: give at least one question, or leave it out to generate them")
         if unknown := set(types) - set(QUESTION_TYPES):
@@ -88,6 +96,8 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         self.limits = limits or Limits()
         self.turn_cost = turn_cost
         self.paraphrase = paraphrase
+        self.distance_choices = distance_choices
+        self.start_as_asked = start_as_asked
         self.render_mode = render_mode
         self.observation_space = observation_space(image_size, text="prompt", length=PROMPT_LENGTH)
         self.action_space = reply_space()
@@ -147,13 +157,26 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         if self.rows is not None:
             question, source = self.rows[scene_seed % len(self.rows)]
             sim = recorded_simulator(source)
-            return VQATask(sim, question, _start(sim, question, start_seed))
+            return VQATask(sim, question, self._start(sim, question, start_seed))
+        order = numpy_rng(start_seed, "type").permutation(len(self.types))
         for attempt in range(ATTEMPTS):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            sim = generated_simulator(seed, self.style)
-            if (drawn := draw_question(sim, start_seed, self.types, self.paraphrase)) is not None:
-                return VQATask(sim, drawn, random_pose(sim, numpy_rng(start_seed, "start"), uncrowded_cells(sim.space)))
+            # a type that fits no room gives way to the next
+            kind = self.types[order[attempt // PATIENCE % len(order)]]
+            sim = generated_simulator(seed, style_for(kind, self.style, seed))
+            if (drawn := draw_question(sim, start_seed, kind, self.paraphrase, self.distance_choices)) is not None:
+                return VQATask(sim, drawn, self._start(sim, drawn, start_seed))
         raise EnvError(f"no question of the types {self.types} fits any of {ATTEMPTS} scenes: add types or objects")
+
+    def _start(self, sim: Simulator, question: Question, seed: int) -> Pose:
+        """Where a question says that one stands, if it begins there and its landmarks have boxes; else anywhere."""
+        kind = question.question_type
+        if kind == "route_planning" or (self.start_as_asked and kind in DIRECTION_TYPES):
+            try:
+                return route_start(sim, read_route(question)) if kind == "route_planning" else asked_pose(sim, question)
+            except EnvError:
+                pass
+        return random_pose(sim, numpy_rng(seed, "start"), uncrowded_cells(sim.space))
 
     def _shown(self, info: Mapping[str, Any]) -> Shown:
         return self.walker.view.shown() | {"prompt": info["prompt"]}
@@ -183,24 +206,38 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         }
 
 
-def _start(sim: Simulator, question: Question, seed: int) -> Pose:
-    """Where a route begins, if the question is about one whose landmarks have boxes; else anywhere."""
-    if question.question_type == "route_planning":
-        try:
-            return route_start(sim, read_route(question))
-        except EnvError:
-            pass
-    return random_pose(sim, numpy_rng(seed, "start"), uncrowded_cells(sim.space))
+def style_for(kind: str, style: RoomStyle, seed: int) -> RoomStyle:
+    """Rooms to count in hold one kind or two, so that there are many of a kind; relations need things that are the
+    only one of theirs."""
+    if kind == "object_counting":
+        rng = numpy_rng(seed, "kinds")
+        chosen = sorted(rng.permutation(len(style.classes))[: rng.integers(1, COUNTED_KINDS + 1)])
+        return replace(style, classes=tuple(style.classes[index] for index in chosen), distinct=False)
+    if kind == "room_size_estimation":
+        return style
+    fewest, most = (min(count, len(style.classes)) for count in style.objects)
+    return replace(style, objects=(fewest, most), distinct=True)
+
+
+def asked_pose(sim: Simulator, question: Question) -> Pose:
+    """By the first thing that a question about a direction names, facing the second."""
+    here, there, *_ = named_labels(question)
+    return beside(sim, here, facing=there)
 
 
 @lru_cache(maxsize=256)
-def draw_question(sim: Simulator, seed: int, types: tuple[str, ...], paraphrase: bool = False) -> Question | None:
-    """A question of a type that `seed` draws among those that fit the scene, or None if none does."""
-    for index in numpy_rng(seed, "type").permutation(len(types)):
-        drawn = ask(sim.scene, seed=derive(seed, "question"), types=(types[index],), paraphrase=paraphrase)
-        if drawn:
-            return drawn[0]
-    return None
+def draw_question(
+    sim: Simulator, seed: int, kind: str, paraphrase: bool = False, distance_choices: int = DISTANCE_CHOICES
+) -> Question | None:
+    """A question of the type, or None where the scene has no clear one."""
+    drawn = ask(
+        sim.scene,
+        seed=derive(seed, "question"),
+        types=(kind,),
+        paraphrase=paraphrase,
+        distance_choices=distance_choices,
+    )
+    return drawn[0] if drawn else None
 
 
 def observe(shown: Mapping[str, Any], info: Mapping[str, Any]) -> Observation:

@@ -165,16 +165,18 @@ class Config:
 
 
 EASY_ROOMS = SpatialVQAConfig(
-    types=("object_counting", "object_size_estimation", "room_size_estimation"),
+    types=("object_counting", "room_size_estimation", "object_rel_distance", "object_rel_direction_easy"),
     prompts="brief",
     max_turns=4,
-    objects=(1, 6),
-    classes=("refrigerator", "stool"),
-    side=(2.0, 8.0),
+    objects=(3, 6),
+    classes=("oven", "dishwasher", "sink", "chair"),
+    side=(2.0, 7.0),
     shapes=("rectangle",),
+    distance_choices=2,
+    start_as_asked=True,
 )
 """What a model of a million parameters can learn to see and answer."""
-SHORT_REPLIES = Sampling(max_tokens=20, min_action_tokens=3, max_action_tokens=12)
+SHORT_REPLIES = Sampling(max_tokens=40, min_action_tokens=3, max_action_tokens=12)
 PRESETS = {
     "debug": Config(
         env=EASY_ROOMS,
@@ -188,15 +190,14 @@ PRESETS = {
     "small": Config(
         env=EASY_ROOMS,
         sampling=SHORT_REPLIES,
-        vision_pretraining=VisionPretraining(rooms=1500),
-        sft=SFT(demonstrations=4000, noise=0.0),
-        expert=Expert(guess_fraction=0.55),
+        vision_pretraining=VisionPretraining(rooms=1000),
+        sft=SFT(demonstrations=4000, noise=0.0, batch_size=8),
         rewards=Rewards(progress=0.2),
         credit=Credit(method="turn"),
-        critic=Critic(lr=1e-2, warmup=3),
-        learn=Learn(iterations=45, lr=6e-4),
+        critic=Critic(lr=1e-2, warmup=2),
+        learn=Learn(iterations=12, lr=6e-4),
         kl=KL(reference="none"),
-        evaluation=Evaluation(every=15, final_episodes=300),
+        evaluation=Evaluation(every=12, episodes=64, final_episodes=240),
     ),
     "full": Config(
         model=QWEN3_VL_8B,

@@ -102,6 +102,15 @@ def test_it_turns_where_it_has_not_looked_until_it_has_looked_everywhere(make_pl
     assert not seen.frontier().any()
 
 
+def test_it_turns_full_circle_though_a_wall_is_near(make_place):
+    pose = Pose(0.4, 4.0, 0.3, 1.2)
+    seen = OccupancyMap(pose, CAMERA)
+    for rotation in (90, 90, 90, None):
+        seen.add(render_view(make_place(8.0, 8.0, {}), pose, CAMERA))
+        assert seen.unviewed_rotation(pose) == rotation
+        pose = Pose(0.4, 4.0, pose.yaw + math.radians(rotation or 0), 1.2)
+
+
 def test_an_edge_of_the_seen_is_a_frontier(looked):
     seen, _ = looked
     assert seen.frontier().any()

@@ -1,6 +1,6 @@
 import pytest
 
-from lookact.envs.rooms.experts.sentences import in_view, located, never_seen, out_of_view
+from lookact.envs.rooms.experts.sentences import apart, concluded, counted, in_view, located, never_seen, out_of_view
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,8 @@ def test_rounding_changes_no_sentence(off):
     assert in_view(15.0 + off, 2.0 + off) == "I see it far ahead."
     assert out_of_view(-135.0 + off) == "It is out of view on the right."
     assert located("bed", 0.0, 1.25 + off) == "The bed is 1.5 m ahead."
+
+
+def test_what_an_answer_rests_on():
+    assert counted(1, 3) == "1 new, 3 so far."
+    assert [apart("tv monitor", 1.8), concluded("left")] == ["tv monitor: 2 m.", "It is left."]

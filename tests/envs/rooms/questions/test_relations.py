@@ -233,3 +233,14 @@ def test_orders_hold(asked) -> None:
         assert {tuple(sorted(option[3:].split(", "))) for option in question.options} == {
             tuple(sorted(order_asked(question)))
         }
+
+
+def test_two_kinds_are_enough_where_two_are_to_choose_from() -> None:
+    # the sofa is 1.8 m from the bed and 4.3 m from the sink, the bed 4.8 m from the sink
+    scene = bare({"bed": (0, 0), "sofa": (0, 2), "sink": (5, 0)})
+    assert ask(scene, seed=0, types=["object_rel_distance"]) == []
+    questions = ask(scene, seed=0, types=["object_rel_distance"], per_type=9, distance_choices=2)
+    found = {re.search("closest to the (.*)\\?", question.question)[1]: said(question) for question in questions}
+    # 4.8 and 4.3 m are too close to call by 15%: 0.5 is less than 0.72
+    assert found == {"bed": "sofa", "sofa": "bed"}
+    assert all(len(question.options) == 2 for question in questions)

@@ -75,8 +75,7 @@ def demonstrate(
 def expert_for(env: Navigation | SpatialVQA) -> Expert:
     """An expert for the episode that an environment has just begun."""
     if isinstance(env, SpatialVQA):
-        labels = tuple(box.label for box in env.task.sim.scene.boxes)
-        return VQAExpert(env.task.question, labels, camera=env.camera, limits=env.limits)
+        return VQAExpert(env.task.question, env.task.sim.scene.boxes, camera=env.camera, limits=env.limits)
     return Navigator(
         env.task.goal,
         camera=env.camera,

@@ -72,6 +72,11 @@ class OccupancyMap:
                 return rotation
         return None
 
+    def unviewed_rotation(self, pose: Pose) -> int | None:
+        """The rotation in degrees towards where no view from about here has looked, or None after a full circle."""
+        turned = ((rotation, wrap(pose.yaw + math.radians(rotation))) for rotation in LOOK_AROUND)
+        return next((rotation for rotation, yaw in turned if not self._viewed(pose, yaw)), None)
+
     def mark_blocked(self, pose: Pose) -> None:
         """Remember that there was no way on from here: what stops a body is broader than the line it walked."""
         x, y = np.mgrid[-0.4:0.41:0.05, -0.4:0.41:0.05].reshape(2, -1)

@@ -45,9 +45,19 @@ def _half_metres(distance: float) -> float:
     return math.floor(2 * (distance + SINGLE_ROUNDING) + 0.5) / 2
 
 
-def counted(number: int) -> str:
-    """How many of the things to be counted this view shows for the first time."""
-    return f"{number} new."
+def counted(number: int, total: int) -> str:
+    """How many of the things to be counted this view shows for the first time, and how many that makes so far."""
+    return f"{number} new, {total} so far."
+
+
+def apart(label: str, distance: float) -> str:
+    """How far an option is from the thing that a question asks about, to half a metre."""
+    return f"{label}: {_half_metres(distance):g} m."
+
+
+def concluded(choice: str) -> str:
+    """What the answer's letter stands for."""
+    return f"It is {choice}."
 
 
 def room_ahead(distance: float) -> str:

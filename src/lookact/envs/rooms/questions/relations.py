@@ -23,20 +23,24 @@ Sectors = tuple[tuple[float, float, str], ...]
 EASY: Sectors = ((0, 180, "left"), (-180, 0, "right"))
 MEDIUM: Sectors = ((0, 135, "left"), (-135, 0, "right"), (135, 180, "back"), (-180, -135, "back"))
 HARD: Sectors = ((0, 90, "front-left"), (-90, 0, "front-right"), (90, 180, "back-left"), (-180, -90, "back-right"))
+DISTANCE_CHOICES = 4
+"""VSI-Bench's own number."""
 ORDER_KINDS = 4
 ORDER_TRIES = 400
 
 
-def object_rel_distance(facts: Facts, rng: np.random.Generator, count: int) -> list[Draft]:
-    """Which of four kinds is closest to a thing, measured to the nearest member of each kind."""
+def object_rel_distance(
+    facts: Facts, rng: np.random.Generator, count: int, choices: int = DISTANCE_CHOICES
+) -> list[Draft]:
+    """Which of so many kinds is closest to a thing, measured to the nearest member of each kind."""
     labels = list(facts.by_label)
-    if len(labels) < 5 or not facts.unique:
+    if len(labels) <= choices or not facts.unique:
         return []
     drafts: dict[tuple[int, frozenset[str]], Draft] = {}
     for _ in range(TRIES * count):
         target = facts.unique[rng.integers(len(facts.unique))]
         kinds = [label for label in labels if label != facts.scene.boxes[target].label]
-        chosen = [kinds[place] for place in rng.permutation(len(kinds))[:4]]
+        chosen = [kinds[place] for place in rng.permutation(len(kinds))[:choices]]
         gaps = [min(facts.gaps[target, index] for index in facts.by_label[label]) for label in chosen]
         best, second = sorted(gaps)[:2]
         if (
