@@ -31,14 +31,16 @@ class SummedLinear(Linear):  # type: ignore[misc]
             return whole
         (name,) = adapters
         wide = self.lora_dropout[name](x.to(self.lora_A[name].weight.dtype))
-        part = (self.lora_B[name](self.lora_A[name](wide)) * self.scaling[name]).to(x.dtype)
+        part: Tensor = self.lora_B[name](self.lora_A[name](wide)) * self.scaling[name]
+        part = part.to(x.dtype)
         both = torch.addmm(part.flatten(0, -2), x.flatten(0, -2), base.weight.T).view(part.shape)
         return both if base.bias is None else both + base.bias
 
 
 def round_once(model: nn.Module) -> nn.Module:
     """Makes every plain LoRA linear of `model` a `SummedLinear`, in place; quantised ones stay as they are."""
-    for module in model.modules():
-        if type(module) is Linear and type(module.get_base_layer()) is nn.Linear:
-            module.__class__ = SummedLinear
+    layer: Any
+    for layer in model.modules():
+        if type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear:
+            layer.__class__ = SummedLinear
     return model
