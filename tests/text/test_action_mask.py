@@ -62,7 +62,9 @@ def test_what_was_read_may_be_shorter_than_a_guess(byte_tokenizer):
     bounds = {"min_tokens": 80, "max_tokens": 100}
     assert masked(f"So {MOVE}", byte_tokenizer, **bounds) == ("brace_depth", MOVE)
     assert masked('So {"answer": 3}', byte_tokenizer, **bounds) == ("brace_depth", '{"answer": 3}')
+    assert masked('So {"action": "left"}', byte_tokenizer, **bounds) == ("brace_depth", '{"action": "left"}')
     assert masked('So {"note": 3}', byte_tokenizer, **bounds)[0] == "failed"
+    assert masked('So {"action": 3}', byte_tokenizer, **bounds)[0] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ action. Every character that matters to JSON's
 structure is ASCII, so the same functions serve text and bytes read as Latin-1.
 
 `mask_action_tokens` tries four strategies, the surest first; a mask outside `min_tokens` to `max_tokens` tokens leaves
-it to the next, but a move or an answer that was read may be shorter:
+it to the next, but a move, an answer or a word that was read may be shorter:
 
 - `brace_depth` (1.0): the last complete JSON object, as `parse_action` reads it; or else the last balanced braces.
 - `regex` (0.7): an object that names an action key but is cut off; the mask runs to the end of the reply.
@@ -36,6 +36,8 @@ from lookact.text.chat import THOUGHT_END
 
 MOVE_KEYS = ("rotation_angle_degrees", "forward_meters")
 ANSWER_KEY = "answer"
+WORD_KEY = "action"
+"""Where a reply names an action that is one of a few words: {"action": "left"}."""
 CONFIDENCE = {"brace_depth": 1.0, "regex": 0.7, "last_n": 0.3, "failed": 0.0}
 """How far each masking strategy can be trusted."""
 Span = tuple[int, int]
@@ -235,12 +237,11 @@ def mask_action_tokens(
 
 
 def _is_action(text: str) -> bool:
-    """Whether the text is a move or an answer."""
+    """Whether the text is a move, an answer, or the word of an action."""
     try:
-        parse_move_or_answer(text)
+        return isinstance(parse_json_object(text).get(WORD_KEY), str) or bool(parse_move_or_answer(text))
     except ParseError:
         return False
-    return True
 
 
 def _balanced(text: str) -> Span | None:

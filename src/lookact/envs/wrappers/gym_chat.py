@@ -20,12 +20,11 @@ import PIL.Image
 from lookact.envs.wrappers.gym_rules import GymEnv as GymEnv
 from lookact.envs.wrappers.gym_rules import checked_reset, checked_step
 from lookact.errors import EnvError, ParseError
-from lookact.text.actions import parse_json_object
+from lookact.text.actions import WORD_KEY, parse_json_object
 from lookact.types import Image, Observation
 
 CAMERA = "view"
-KEY = "action"
-"""Where a JSON reply names its action: {"action": "left"}."""
+KEY = WORD_KEY
 
 ReadAction = Callable[[str], Any]
 """From a reply to an action of the environment; raises ParseError, whose text the model is told."""
