@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,9 +13,9 @@ import torch
 from torch import Tensor
 
 from lookact.data.packing import micro_batches, to_segments
-from lookact.errors import TokenMismatch
+from lookact.errors import ConfigError, LookActError, TokenMismatch
 from lookact.models.vlm.families import OTHER
-from lookact.models.vlm.loading import LoraSpec, load_chat, save_chat
+from lookact.models.vlm.loading import LoraSpec, first_line, load_chat, save_chat
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.mismatch import mismatch_limits
 from lookact.rollout.collect import collect
@@ -78,14 +79,28 @@ def measure(
     sampling = Sampling(max_tokens=max_tokens, min_action_tokens=1)
     actor = HFSampler(sampler, sampling, system="Be brief.", reuse=reuse)
     specs = [EpisodeSpec(f"noise{i}", i, i, options={"turns": 2 + i % 3}) for i in range(conversations)]
-    episodes = collect(specs, [Noise() for _ in range(batch)], actor)
-    segments = [segment for episode in episodes for segment in to_segments(episode, loss_on="reply")]
-    gaps = []
-    with torch.no_grad():
+    with own_code(sampler), torch.no_grad():
+        episodes = collect(specs, [Noise() for _ in range(batch)], actor)
+        segments = [segment for episode in episodes for segment in to_segments(episode, loss_on="reply")]
+        gaps = []
         for part in micro_batches(learner, segments, TOKENS):
             scores = learner.evaluate(part.inputs, **sampling.filters())
             gaps.append((scores.logprobs - part.logprobs)[part.mask].abs().float().cpu())
     return torch.cat(gaps)
+
+
+@contextmanager
+def own_code(chat: ChatVLM) -> Iterator[None]:
+    """What the code of a model of no known family raises is told in one line; ours is ours to mend."""
+    try:
+        yield
+    except Exception as error:
+        if chat.family is not OTHER or isinstance(error, LookActError):
+            raise
+        raise ConfigError(
+            f"a {chat.config.model_type} model, of no family known here, cannot hold a conversation with images: "
+            f"{first_line(error)}: choose a model of docs/models.md"
+        ) from error
 
 
 def gaps_of(

@@ -116,6 +116,20 @@ def test_a_run_starts_with_it_only_if_it_scores_what_it_samples(llava_folder, tm
         open_chat(model, tmp_path, corpus=list, image_size=64, seed=0)
 
 
+def test_what_its_own_code_raises_is_one_line(llava_folder, monkeypatch):
+    chat, call = load_chat(llava_folder), LlavaProcessor.__call__
+
+    def images_only(self, images=None, text=None, **more):
+        if images is None:
+            raise ValueError("images are expected\nalways")
+        return call(self, images=images, text=text, **more)
+
+    monkeypatch.setattr(LlavaProcessor, "__call__", images_only)
+    # a turn without an image comes third
+    with pytest.raises(ConfigError, match=r"a llava model, .* images: images are expected: choose a model of docs"):
+        measure(chat, chat, reuse=False, batch=1, conversations=2, max_tokens=2)
+
+
 def test_what_needs_its_parts_refuses_it_in_one_line(llava_folder):
     with pytest.raises(ConfigError, match="of no known family"):
         ChatEngine(load_chat(llava_folder))
