@@ -122,7 +122,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         seed = derive(cfg.seed, "cloning")
         if bc.freeze_vision:
             policy.vision_encoder.requires_grad_(False)
-        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_vision)
+        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_vision, folder=folder)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(
