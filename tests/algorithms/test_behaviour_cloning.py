@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -146,3 +148,21 @@ def test_a_policy_learns_what_is_shown(changes):
 def test_nothing_to_imitate_is_said():
     with pytest.raises(DataError, match="empty"):
         tabulate(policy(), [], encode=False)
+
+
+def test_frames_of_one_demonstration_are_held_at_a_time(tmp_path):
+    alive = []
+
+    def stream():
+        for number in range(6):
+            made = demo("go left", [[1, 0]] * 4, number)
+            alive.append(weakref.ref(made.images["head"]))
+            # whatever was given before is gone, but for the one that the reader has in hand
+            assert sum(ref() is not None for ref in alive) <= 2
+            yield made
+            del made
+
+    table = tabulate(policy(), stream(), encode=False, folder=tmp_path)
+    frames = table.inputs.images["head"]
+    assert frames[:, 0, 0, 0].tolist() == [number for number in range(6) for _ in range(4)]
+    assert list(tmp_path.iterdir()) == []

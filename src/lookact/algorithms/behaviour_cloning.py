@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from lookact.batch import ControlInputs, SequenceInputs, to_device
 from lookact.data.lerobot.read import Demonstration
+from lookact.data.row_file import RowFile
 from lookact.errors import DataError
 from lookact.models.vla.policy import VLA
 from lookact.ops.imitation import action_mse
@@ -41,18 +44,29 @@ class StepTable:
         return self.inputs.actions[steps], (self.episode[steps] == self.episode[rows].unsqueeze(1)) & (ahead == steps)
 
 
-def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool) -> StepTable:
-    """Demonstrations as rows; `encode` keeps frozen encoders' features in the frames' place."""
+def tabulate(vla: VLA, demos: Iterable[Demonstration], *, encode: bool, folder: Path | None = None) -> StepTable:
+    """Demonstrations as rows; `encode` keeps frozen encoders' features in the frames' place.
+
+    Frames stay on the disk, in a file below `folder`: memory holds those of one demonstration.
+    """
     parts, lengths = [], []
-    for demo in demos:
-        parts.append(_rows_of(vla, demo, encode=encode))
-        lengths.append(len(demo))
-    if not parts:
-        raise DataError("the demonstration set is empty: collect some first")
+    with ExitStack() as stack:
+        frames = {camera: RowFile(folder) for camera in vla.spec.cameras}
+        for file in frames.values():
+            stack.callback(file.close)
+        for demo in demos:
+            rows = _rows_of(vla, demo, encode=encode)
+            for camera, file in frames.items():
+                file.append(rows.images[camera])
+            parts.append(replace(rows, images={}))
+            lengths.append(len(demo))
+        if not parts:
+            raise DataError("the demonstration set is empty: collect some first")
+        images = {camera: file.read() for camera, file in frames.items()}
     joined = ControlInputs(
         actions=torch.cat([part.actions for part in parts]),
         state=torch.cat([part.state for part in parts]),
-        images={camera: torch.cat([part.images[camera] for part in parts]) for camera in vla.spec.cameras},
+        images=images,
         text_ids=torch.cat([part.text_ids for part in parts]),
         history=torch.cat([part.history for part in parts]),
     )

@@ -10,7 +10,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from lookact.config.objects import TASK_GROUP, load_object, offered
 from lookact.config.values import unknown
+from lookact.envs.control.control_task import ControlTask
+from lookact.envs.control.suites import suite_task
 from lookact.envs.control.task_names import is_outside
 from lookact.envs.rooms.interface import PRINTABLE, Shown
-from lookact.envs.wrappers.gym_chat import CAMERA, Success, rendered, scaled
+from lookact.envs.wrappers.gym_chat import CAMERA, rendered, scaled
 from lookact.envs.wrappers.gym_rules import GymEnv, checked_array, checked_reset, checked_step, name_of
 from lookact.errors import ConfigError, EnvError, LookActError
 from lookact.types import Image
@@ -34,20 +36,6 @@ PROBED = 3
 """Random steps that an environment must get through before a run begins."""
 LONGEST = 400
 """Characters of an instruction."""
-
-
-@dataclass(frozen=True)
-class ControlTask:
-    """An environment to control, and how it is read: the instruction, the pictures that count, what success is.
-
-    Without them: the text of its observation, `info["instruction"]` or its name; all pictures of its observation, or
-    else its render; and `info["success"]` or `info["is_success"]`.
-    """
-
-    make_env: Callable[[], GymEnv]
-    instruction: str = ""
-    cameras: tuple[str, ...] = ()
-    success: Success | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +124,14 @@ class GymControl(gymnasium.Env[Shown, NDArray[np.float32]]):
         told = {"success": bool(success(reward, terminated, info)), "instruction": self.instruction}
         return self._observation(), reward, terminated, truncated, told
 
+    def expert_action(self) -> NDArray[np.float32]:
+        """What the task's expert would do now, (a,) in -1 to 1."""
+        if self.task.expert is None:
+            raise ConfigError(f"{self.name} has no expert: give its ControlTask one, or clone a LeRobot folder")
+        low, high = self.actions.low, self.actions.high
+        share = (np.asarray(self.task.expert(self.inner, self._shown), np.float64) - low) / (high - low)
+        return np.clip(2.0 * share - 1.0, -1.0, 1.0).astype(np.float32).reshape(-1)
+
     def render(self) -> Image:
         """(image_size, image_size, 3)"""
         return self._picture(self._source(self.camera))
@@ -182,8 +178,13 @@ class GymControl(gymnasium.Env[Shown, NDArray[np.float32]]):
 
 
 def find_control(source: str, known: Sequence[str] = ()) -> ControlTask:
-    """The task that MODULE:NAME, FILE.py:NAME, an entry point or a Gymnasium id names; `known` are a recipe's own."""
+    """The task that MODULE:NAME, FILE.py:NAME, an entry point, a Gymnasium id or a suite names.
+
+    `known` are a recipe's own, for the error.
+    """
     path = offered(TASK_GROUP).get(source, source)
+    if (task := suite_task(path)) is not None:
+        return task
     module, colon, name = path.rpartition(":")
     if not colon or GYM_ID.fullmatch(name):
         try:

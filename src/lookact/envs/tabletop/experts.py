@@ -36,13 +36,23 @@ class Recording:
     """Of the last step."""
 
 
-def record(env: Tabletop, *, seed: int, noise: float = 0.0, options: dict[str, Any] | None = None) -> Recording:
-    """One episode of the expert. With noise the arm is pushed off its way, and the expert shows how to come back."""
+def record(
+    env: Any,
+    *,
+    seed: int,
+    noise: float = 0.0,
+    options: dict[str, Any] | None = None,
+    act: Callable[[Any], NDArray[np.float32]] | None = None,
+) -> Recording:
+    """One episode of the expert. With noise the arm is pushed off its way, and the expert shows how to come back.
+
+    `act` is another's environment's expert.
+    """
     rng = numpy_rng(seed, "noise")
     seen, info = env.reset(seed=seed, options=options)
     shown, actions, over = [], [], False
     while not over:
-        action = expert_action(env)
+        action = expert_action(env) if act is None else act(env)
         shown.append(seen)
         actions.append(action)
         disturbed = np.clip(action + noise * rng.normal(size=action.shape), -1, 1).astype(np.float32)

@@ -49,6 +49,11 @@ def record_here(seed: int, noise: float) -> Recording:
     return record(_table[0], seed=seed, noise=noise)
 
 
+def record_outside_here(seed: int, noise: float) -> Recording:
+    """One episode of the expert of another's environment, in the worker's own."""
+    return record(_table[0], seed=seed, noise=noise, act=lambda env: env.expert_action())
+
+
 def label_here(seed: int) -> LabelledImage:
     """One labelled image, of the worker's environment."""
     return labelled_image(_table[0], seed)

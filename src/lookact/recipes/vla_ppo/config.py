@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lookact.config import setting
-from lookact.envs.control.gym_control import ControlShapes, control_shapes
+from lookact.envs.control.gym_control import ControlShapes, control_shapes, find_control
 from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE
 from lookact.training.settings import PPO, Parallel
 
@@ -84,7 +84,8 @@ class EnvConfig:
     """The environment: task, action space, cameras, reward, domain randomisation."""
 
     task: str = setting(
-        "pick_place", help="reach, push or pick_place, or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id"
+        "pick_place",
+        help="reach, push or pick_place, or another's: MODULE:NAME, FILE.py:NAME, SUITE:NAME, or a Gymnasium id",
     )
     control: Literal["ee_delta", "delta_qpos"] = setting("ee_delta", help="action space: end-effector or joint deltas")
     cameras: tuple[str, ...] = setting(CAMERAS, help="head and wrist, or pictures of another's observation")
@@ -102,6 +103,11 @@ class EnvConfig:
     @property
     def is_tabletop(self) -> bool:
         return self.task in TASKS
+
+    @property
+    def has_expert(self) -> bool:
+        """Whether someone demonstrates: the tabletop's scripted expert, or a task's own."""
+        return self.is_tabletop or find_control(self.task, TASKS).expert is not None
 
     @property
     def action_space(self) -> ActionSpace | None:

@@ -88,7 +88,7 @@ def check_training(cfg: Config, job: Job) -> None:
 def check_outside(cfg: Config) -> None:
     """Refuse another's environment that does not run, and what only the tabletop has."""
     _ = cfg.env.shapes
-    if cfg.stage == "bc" and cfg.bc.dataset is None:
+    if cfg.stage == "bc" and cfg.bc.dataset is None and not cfg.env.has_expert:
         raise ConfigError(
             f"{cfg.env.task} has no expert to clone: give --bc.dataset a LeRobot folder, or use stage ppo"
         )

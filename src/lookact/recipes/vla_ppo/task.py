@@ -27,7 +27,7 @@ from lookact.envs.tabletop.experts import Recording
 from lookact.envs.tabletop.pretraining_images import LabelledImage
 from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus
 from lookact.envs.tabletop.sizes import TRUE_STATE_SIZE
-from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here
+from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here, record_outside_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
 from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
@@ -111,13 +111,14 @@ def action_bounds(cfg: Config) -> ActionBounds | None:
 
 
 def has_demonstrations(cfg: Config) -> bool:
-    """Whether there is anything to clone: another's task has no expert."""
-    return cfg.env.is_tabletop or cfg.bc.dataset is not None
+    """Whether there is anything to clone: another's task may have no expert."""
+    return cfg.bc.dataset is not None or cfg.env.has_expert
 
 
 def from_scratch(cfg: Config) -> bool:
-    """Whether PPO starts from nothing."""
-    return not has_demonstrations(cfg) and cfg.checkpoint is None
+    """Whether PPO starts from nothing: another's task with nobody to clone, or stage ppo without a checkpoint."""
+    alone = cfg.stage == "ppo" and not cfg.env.is_tabletop
+    return cfg.checkpoint is None and (alone or not has_demonstrations(cfg))
 
 
 def freezes_encoders(cfg: Config) -> bool:
@@ -208,7 +209,7 @@ def easy_start(env: EnvConfig, seed: int, among: int) -> int:
 
 def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -> dict[str, Any]:
     """Demonstrations of the scripted expert as a LeRobot dataset; one that holds enough already is left alone."""
-    if not cfg.env.is_tabletop:
+    if not cfg.env.has_expert:
         raise ConfigError(f"{cfg.env.task} has no scripted expert to collect from: record a LeRobot folder yourself")
     if checkpoint is not None:
         raise ConfigError("vla-ppo collects what its scripted expert does: leave --checkpoint out")
@@ -240,14 +241,15 @@ def write_demos(folder: Path, env: EnvConfig, *, seed: int, count: int, noise: f
 def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> Iterator[Demonstration]:
     """The first `count` episodes that the expert solves, whoever recorded them; failures are left out."""
     tasks = ((derive(seed, "demo", start), noise) for start in itertools.count())
-    kept = tried = 0
+    kept, tried, cameras = 0, 0, env.shapes.cameras
+    record = record_here if env.is_tabletop else record_outside_here
     with progress(count, "recording the expert") as bar:
-        for episode in in_workers(record_here, tasks, table_maker(env), workers):
+        for episode in in_workers(record, tasks, table_maker(env), workers):
             tried += 1
             if episode.info["success"]:
                 kept += 1
                 bar.advance()
-                yield demonstration(episode, env.cameras)
+                yield demonstration(episode, cameras)
             if kept == count:
                 break
             if tried >= 4 * AT_ONCE * workers and kept < tried // 4:

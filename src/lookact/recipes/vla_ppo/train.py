@@ -123,7 +123,8 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
         seed = derive(cfg.seed, "cloning")
         if bc.freeze_encoders:
             policy.freeze_encoders()
-        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=bc.freeze_encoders)
+        shown = task.open_demos(demos, cfg.env, bc.rename)
+        table = tabulate(policy, shown, encode=bc.freeze_encoders, folder=folder)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(

@@ -1,0 +1,65 @@
+"""Tasks of public suites by name: `metaworld:drawer-open-v3`, `maniskill:PushCube-v1`, `libero:libero_goal/0`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import gymnasium
+
+from lookact.envs.control.control_task import ControlTask
+from lookact.envs.control.metaworld_views import view_of
+from lookact.envs.control.scripted_experts import metaworld_policy
+from lookact.envs.control.task_names import METAWORLD
+from lookact.errors import ConfigError
+from lookact.extras import is_installed, pip_install
+
+ACTION_REPEAT, STEPS = 3, 500
+"""Of MetaWorld: simulator steps a decision, and an episode. Its scripted experts need 15 to 35 decisions."""
+
+
+class SuccessOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps `info["success"]` once it was told in an episode, which goes on: a dense reward would miss what follows."""
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        self.succeeded = False
+        return self.env.reset(**how)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        shown, reward, terminated, truncated, info = self.env.step(action)
+        self.succeeded = self.succeeded or bool(info["success"])
+        return shown, reward, terminated, truncated, {**info, "success": self.succeeded}
+
+
+def suite_task(name: str) -> ControlTask | None:
+    """The task that SUITE:NAME names; None where it names no suite."""
+    suite, _, task = name.partition(":")
+    # metaworld is a module too, which registers Gymnasium ids: metaworld:Meta-World/MT1
+    if suite == "metaworld" and METAWORLD.fullmatch(task):
+        return _metaworld(task)
+    return None
+
+
+def _metaworld(task: str) -> ControlTask:
+    _need("metaworld", "robot", f"metaworld:{task}")
+    from lookact.envs.control.metaworld import task_name
+
+    name = task_name(task)
+    view, policy = view_of(name), metaworld_policy(name)
+    told = view.goal.removeprefix("to ") if view else name.removesuffix("-v3").replace("-", " ")
+    return ControlTask(
+        functools.partial(_make_metaworld, name),
+        instruction=told,
+        expert=None if policy is None else lambda env, shown: policy(shown),
+    )
+
+
+def _make_metaworld(name: str) -> Any:
+    from lookact.envs.control.metaworld import MetaWorld
+
+    return SuccessOnce(MetaWorld(name, horizon=STEPS // ACTION_REPEAT, action_repeat=ACTION_REPEAT, camera="task"))
+
+
+def _need(module: str, extra: str, task: str) -> None:
+    if not is_installed(module):
+        raise ConfigError(f"{task} needs {module}: {pip_install(extra)}")
