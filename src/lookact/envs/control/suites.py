@@ -1,4 +1,4 @@
-"""Tasks of public suites by name: `metaworld:drawer-open-v3`, `maniskill:PushCube-v1`, `libero:libero_goal/0`."""
+"""Tasks of public suites by name: `metaworld:drawer-open-v3`."""
 
 from __future__ import annotations
 

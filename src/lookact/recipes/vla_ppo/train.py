@@ -120,11 +120,10 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
     # behaviour cloning: squared error of the Gaussian's mean
     with timed(seconds, "behaviour cloning"):
-        seed = derive(cfg.seed, "cloning")
-        if bc.freeze_encoders:
+        seed, encode = derive(cfg.seed, "cloning"), bc.freeze_encoders
+        if encode:
             policy.freeze_encoders()
-        shown = task.open_demos(demos, cfg.env, bc.rename)
-        table = tabulate(policy, shown, encode=bc.freeze_encoders, folder=folder)
+        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=encode, folder=folder)
         policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
         examples = table.episodes if policy.spec.memory else len(table)
         supervised_phase(
