@@ -53,5 +53,6 @@ def test_reward_adds_to_what_demonstrations_gave(train, seed):
     assert cfg.evaluation.final_episodes >= 100
     result = train(main, cfg)
     before, after = (result[when]["greedy"]["success_rate"] for when in ("before", "after"))
-    assert before >= 0.60
-    assert after >= before
+    # a clone this good leaves PPO little to add, and it must not spoil it
+    assert before >= 0.90
+    assert after >= 0.95
