@@ -194,10 +194,11 @@ PRESETS = {
         sft=SFT(demonstrations=4000, noise=0.0, batch_size=8),
         rewards=Rewards(progress=0.2),
         credit=Credit(method="turn"),
-        critic=Critic(lr=1e-2, warmup=2),
-        learn=Learn(iterations=12, lr=6e-4),
+        # a critic on the policy's own backbone pulls at what SFT has taught it
+        critic=Critic(backbone="separate", lr=5e-4, warmup=2),
+        learn=Learn(iterations=30, lr=1e-4),
         kl=KL(reference="none"),
-        evaluation=Evaluation(every=12, episodes=64, final_episodes=240),
+        evaluation=Evaluation(every=10, episodes=96, final_episodes=240),
     ),
     "full": Config(
         model=QWEN3_VL_8B,
