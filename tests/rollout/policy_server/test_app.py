@@ -233,7 +233,7 @@ def test_what_a_message_is_decoded_to_counts_against_the_budget(serve_policy, cl
 
     (shown,) = observations(0, 1)
     arrays = 2 * 16 * 16 * 3 + 3 * 4
-    room = len(pack(shown, binary_names=True)) + arrays
+    room = len(pack({**shown, "reset": True}, binary_names=True)) + arrays
     assert client_of(serve_policy(limits=dataclasses.replace(LIMITS, held_bytes=room))).act(shown).shape == (2,)
     tight = client_of(serve_policy(limits=dataclasses.replace(LIMITS, held_bytes=room - 1)))
     for _ in range(2):
