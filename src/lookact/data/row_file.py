@@ -19,6 +19,8 @@ class RowFile:
 
     def __init__(self, folder: Path | None = None) -> None:
         """In `folder`, or where temporary files are."""
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         self.file = tempfile.NamedTemporaryFile(dir=folder, prefix=".tmp-rows-", delete=False)  # noqa: SIM115
         self.count, self.shape, self.dtype = 0, torch.Size(), torch.uint8
 
