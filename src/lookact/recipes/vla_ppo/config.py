@@ -217,6 +217,11 @@ class Config:
     evaluation: Evaluation = Evaluation()
     parallel: Parallel = Parallel()
 
+    @property
+    def true_state(self) -> bool:
+        """Whether the critic is given the simulator's true state, which the tabletop alone tells."""
+        return self.model.asymmetric_critic and self.env.is_tabletop
+
 
 PRESETS = {
     "debug": Config(

@@ -94,10 +94,6 @@ def check_outside(cfg: Config) -> None:
         )
     if cfg.learn.curriculum_start_fraction < 1:
         raise ConfigError(f"{cfg.env.task} has no easy starts: set --learn.curriculum_start_fraction 1")
-    if cfg.learn.failure_starts:
-        raise ConfigError(f"{cfg.env.task} does not tell its starts: set --learn.failure_starts 0")
-    if cfg.model.asymmetric_critic:
-        raise ConfigError(f"{cfg.env.task} does not tell its true state: set --model.asymmetric_critic false")
 
 
 def check_demonstrations(folder: Path, env: EnvConfig, bc: BC) -> None:

@@ -89,7 +89,7 @@ def policy_spec(model: Model, env: EnvConfig) -> PolicySpec:
         state_size=shapes.state_size,
         action_size=shapes.action_size,
         memory=model.memory,
-        true_state=TRUE_STATE_SIZE if model.asymmetric_critic else 0,
+        true_state=TRUE_STATE_SIZE if model.asymmetric_critic and env.is_tabletop else 0,
         **{name: getattr(model, name) for name in (*sizes, *flow)},
     )
 

@@ -152,7 +152,7 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     """PPO; `policy` ends as the last iteration left it."""
     learn, ppo, failed, samples = cfg.learn, cfg.ppo, FailedStarts(), SampleCount()
-    envs = task.open_envs(cfg.env, learn, true_state=cfg.model.asymmetric_critic)
+    envs = task.open_envs(cfg.env, learn, true_state=cfg.true_state)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
         learner = open_learner(policy, **task.learner_options(cfg))
