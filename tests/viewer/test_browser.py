@@ -3,8 +3,11 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
+from lookact.algorithms.judge_diary import JudgeDiary
+from lookact.types import Preference
 from lookact.viewer.export import export
 
 COUNT = "document.querySelectorAll({!r}).length"
@@ -237,3 +240,21 @@ def test_no_page_is_wider_than_its_window(quiet, serve_folder, folder, write_wal
             quiet.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
             assert quiet.run("document.documentElement.scrollWidth") <= width, page
     quiet.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_judges_pairs_stand_side_by_side_and_can_be_narrowed_to_what_was_wrong(quiet, serve_folder, folder):
+    run = folder / "nav-rloo/other"
+    black, white = np.zeros((8, 8, 3), np.uint8), np.full((8, 8, 3), 255, np.uint8)
+    told = [Preference(black, white, 1, "the <b>second</b>"), Preference(white, black, 1, "the second")]
+    JudgeDiary(run / "judge").extend(0, "to be light", ["which?"], told, np.array([[0.0, 2.0], [1.0, 0.0]]))
+    quiet.open(f"{serve_folder(folder)}/#run=nav-rloo%2Fother&tab=judge")
+    quiet.wait(COUNT.format(".pair-card") + " === 2")
+    # the hardest first: scores 1 apart before scores 2 apart
+    assert quiet.run(TEXT.format(".pair-card .outcome")) == "wrong"
+    quiet.wait("[...document.querySelectorAll('.pair-card img')].every((each) => each.naturalWidth === 8)")
+    quiet.run("(box => { box.value = 'right'; box.dispatchEvent(new Event('change')); })"
+              "(document.querySelector(\"[aria-label='which pairs']\"))")  # fmt: skip
+    quiet.wait(COUNT.format(".pair-card") + " === 1")
+    assert quiet.run(TEXT.format(".pair-card pre")) == "the <b>second</b>"
+    quiet.open(f"{serve_folder(folder)}/#run=nav-rloo%2Fsmall-seed0&tab=charts")
+    assert "judge" not in quiet.run(TEXT.format(".tabs"))

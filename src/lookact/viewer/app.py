@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from lookact import __version__
 from lookact.viewer.episodes import episode_detail, list_episodes, list_stores, map_picture, picture
 from lookact.viewer.folder import NotFound, find, inside, loose_stores
+from lookact.viewer.judge_pairs import list_pairs
 from lookact.viewer.metrics import metric_files, read_metrics
 from lookact.viewer.page import STATIC_TYPES, static_files
 from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, run_log
@@ -67,6 +68,10 @@ def run_routes(root: Path) -> APIRouter:
     @routes.get("/log")
     def log(place: str) -> Response:
         return json_response(run_log(root, place))
+
+    @routes.get("/pairs")
+    def pairs(place: str) -> Response:
+        return json_response(list_pairs(root, place))
 
     @routes.get("/metrics")
     def metrics(place: str, file: str, offset: int = Query(0, ge=0), version: str = "") -> Response:

@@ -17,6 +17,7 @@ from lookact.errors import DataError
 from lookact.training.progress import progress
 from lookact.viewer.episodes import episode_detail, list_episodes, map_picture, picture
 from lookact.viewer.folder import Found, find, inside, loose_stores
+from lookact.viewer.judge_pairs import list_pairs
 from lookact.viewer.metrics import MAX_METRICS, as_columns
 from lookact.viewer.page import one_page
 from lookact.viewer.runs import MEDIA_TYPES, list_runs, media_file, run_detail, run_log
@@ -79,6 +80,8 @@ def _add_runs(archive: Archive, root: Path, places: Sequence[str], found: Found)
             answer = {"version": "", "offset": 0, "restart": True, "more": False, "skipped": 0, "columns": columns}
             archive.add("metrics", f"{place}|{file}", answer, needed=True)
         archive.add("log", place, run_log(root, place))
+        if detail["judged"]:
+            archive.add("pairs", place, list_pairs(root, place))
 
 
 def _add_episodes(archive: Archive, root: Path, found: Found, tokenizer: Path | None) -> None:

@@ -25,6 +25,7 @@ from lookact.viewer.folder import (
     read_yaml,
     stores_of,
 )
+from lookact.viewer.judge_pairs import find_diary
 from lookact.viewer.metrics import STARTS, metric_files, summary
 
 Row = dict[str, Any]
@@ -106,6 +107,7 @@ def run_detail(root: Path, place: str, found: Found) -> Row:
         "versions": read_json(folder / VERSIONS),
         "files": metric_files(folder),
         "media": list_media(root, place),
+        "judged": find_diary(root, place) is not None,
         "stores": list_stores(root, stores_of(place, found)),
         "advice": advise(root, place, row["recipe"], row["status"]),
     }

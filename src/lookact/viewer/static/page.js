@@ -4,6 +4,7 @@ import { showCharts } from "./charts.js";
 import { colourOf, make, pickBox, replace } from "./dom.js";
 import { showEpisodes } from "./episodes.js";
 import { showGallery } from "./gallery.js";
+import { showJudged } from "./judged.js";
 import { statusMark } from "./list.js";
 import { showLog } from "./log.js";
 import { groupRuns, labelsOf } from "./seeds.js";
@@ -23,6 +24,7 @@ export async function showPage(container, listing, state, change) {
   if (state.tab === "result") return showResults(body, runs);
   if (state.tab === "settings") return showSettings(body, runs, state, change);
   if (state.tab === "gallery") return showGallery(body, runs);
+  if (state.tab === "judge") return showJudged(body, runs);
   if (state.tab === "log") return showLog(body, runs);
   return showCharts(body, runs, state, change);
 }
@@ -67,7 +69,8 @@ function addBox(listing, state, change) {
 function tabBar(runs, stores, state, change) {
   const kept = stores.reduce((sum, store) => sum + store.episodes, 0);
   const counts = { episodes: kept, gallery: runs.reduce((sum, run) => sum + run.media.length, 0) };
-  const tabs = ["charts", "result", "settings", "episodes", "gallery", "log"].map((name) => {
+  const judge = runs.some((run) => run.judged) ? ["judge"] : [];
+  const tabs = ["charts", "result", "settings", "episodes", ...judge, "gallery", "log"].map((name) => {
     const current = name === state.tab ? "page" : "false";
     const count = counts[name] ? make("span", {}, counts[name].toLocaleString("en")) : null;
     return make("button", { "aria-current": current, onclick: () => change({ tab: name }, true) }, name, count);

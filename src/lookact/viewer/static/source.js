@@ -25,6 +25,10 @@ export function getLog(place) {
   return embedded ? (embedded.log?.[place] ?? { text: "" }) : ask("log", { place });
 }
 
+export function getPairs(place) {
+  return embedded ? (embedded.pairs?.[place] ?? []) : ask("pairs", { place });
+}
+
 export function getEpisodes(store) {
   return embedded ? (embedded.episodes?.[store] ?? []) : ask("episodes", { store });
 }
