@@ -17,6 +17,9 @@ from lookact.ops.sac_loss import squashed_logprob
 CONSTANT, FINEST, FURTHEST = 1e-4, 0.02, 20.0
 """Standard deviation below which a dimension is not scaled, the smallest scale of the others, the clip."""
 
+LAYER_NORM_EPS = 1e-5
+"""Added to the variance, as `nn.LayerNorm` does."""
+
 LOG_STD = (-5.0, 2.0)
 """Bounds of the log standard deviation before squashing."""
 
@@ -28,13 +31,21 @@ class EnsembleMLP(nn.Module):
     `nn.Linear`: in this order a product with few outputs, such as a value, stays cheap, also on the way back.
     """
 
-    def __init__(self, members: int, sizes: Sequence[int], generator: torch.Generator) -> None:
-        """`sizes` are those of the input, every hidden layer, and the output; weights start as those of `nn.Linear`."""
+    def __init__(
+        self, members: int, sizes: Sequence[int], generator: torch.Generator, *, layer_norm: bool = False
+    ) -> None:
+        """`sizes` are those of the input, every hidden layer, and the output; weights start as those of `nn.Linear`.
+
+        `layer_norm` (arXiv:1607.06450) normalises each hidden layer before its ReLU.
+        """
         super().__init__()
         self.members, self.sizes = members, tuple(sizes)
         layers = list(itertools.pairwise(sizes))
         self.weights = nn.ParameterList(torch.empty(members, outputs, inputs) for inputs, outputs in layers)
         self.biases = nn.ParameterList(torch.empty(members, outputs, 1) for _, outputs in layers)
+        normalised = sizes[1:-1] if layer_norm else ()
+        self.gains = nn.ParameterList(torch.ones(members, width, 1) for width in normalised)
+        self.shifts = nn.ParameterList(torch.zeros(members, width, 1) for width in normalised)
         with torch.no_grad():
             for weight, bias in zip(self.weights, self.biases):
                 bound = 1.0 / math.sqrt(weight.shape[2])
@@ -47,8 +58,16 @@ class EnsembleMLP(nn.Module):
         for depth, (weight, bias) in enumerate(zip(self.weights, self.biases)):
             hidden = torch.baddbmm(bias, weight, hidden)
             if depth < last:
+                if len(self.gains):
+                    hidden = normalise_columns(hidden, self.gains[depth], self.shifts[depth])
                 hidden = hidden.relu_()
         return hidden.mT
+
+
+def normalise_columns(hidden: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
+    """Layer normalisation of columns: hidden (members, width, b), gain and shift (members, width, 1)."""
+    variance, mean = torch.var_mean(hidden, dim=1, correction=0, keepdim=True)
+    return torch.addcmul(shift, (hidden - mean) * (variance + LAYER_NORM_EPS).rsqrt(), gain)
 
 
 class Standardise(nn.Module):
@@ -99,9 +118,18 @@ class SquashedActor(nn.Module):
 class TwinCritics(nn.Module):
     """Q values (2, b) of states (b, s) and actions (b, a)."""
 
-    def __init__(self, state_size: int, action_size: int, hidden: Sequence[int], generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        state_size: int,
+        action_size: int,
+        hidden: Sequence[int],
+        generator: torch.Generator,
+        *,
+        layer_norm: bool = False,
+    ) -> None:
         super().__init__()
-        self.network = EnsembleMLP(2, (state_size + action_size, *hidden, 1), generator)
+        sizes = (state_size + action_size, *hidden, 1)
+        self.network = EnsembleMLP(2, sizes, generator, layer_norm=layer_norm)
 
     def forward(self, states: Tensor, actions: Tensor) -> Tensor:
         q: Tensor = self.network(torch.cat([states, actions], dim=-1))
@@ -121,14 +149,17 @@ class SAC(nn.Module):
         *,
         hidden: Sequence[int] = (256, 256),
         alpha: float = 0.1,
+        layer_norm: bool = False,
         generator: torch.Generator,
     ) -> None:
+        """`layer_norm`: in the critics, whose values then stay bounded between the states they saw (DroQ, BRO)."""
         super().__init__()
         self.state_size, self.action_size, self.hidden = state_size, action_size, tuple(hidden)
+        self.layer_norm = layer_norm
         self.standardise = Standardise(state_size)
         self.actor = SquashedActor(state_size, action_size, hidden, generator)
-        self.critics = TwinCritics(state_size, action_size, hidden, generator)
-        self.target_critics = TwinCritics(state_size, action_size, hidden, generator).requires_grad_(False)
+        self.critics = self._new_critics(generator)
+        self.target_critics = self._new_critics(generator).requires_grad_(False)
         self.target_critics.load_state_dict(self.critics.state_dict())
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha)))
 
@@ -148,9 +179,13 @@ class SAC(nn.Module):
 
     def reset_critics(self, generator: torch.Generator) -> None:
         """Reinitialise critics and targets, as for a reward that has changed altogether."""
-        fresh = TwinCritics(self.state_size, self.action_size, self.hidden, generator).state_dict()
+        fresh = self._new_critics(generator).state_dict()
         self.critics.load_state_dict(fresh)
         self.target_critics.load_state_dict(fresh)
+
+    def _new_critics(self, generator: torch.Generator) -> TwinCritics:
+        sizes = self.state_size, self.action_size, self.hidden
+        return TwinCritics(*sizes, generator, layer_norm=self.layer_norm)
 
 
 class SACLearner:

@@ -148,7 +148,12 @@ class SACConfig:
     unsupervised_episodes: int = setting(
         8, help="episodes of unsupervised exploration (state entropy) before the first feedback round", least=0
     )
+    entropy_bonus: float = setting(
+        0.0, help="weight of the state-entropy bonus beside the reward, as random actions end; 0: none", least=0
+    )
+    bonus_episodes: int = setting(100, help="episodes in which that weight falls to zero", least=1)
     hidden: tuple[int, ...] = setting((256, 256, 256), help="hidden sizes of actor and critics", least=1)
+    layer_norm: bool = setting(False, help="layer normalisation in the critics")
     lr: float = setting(3e-4, help="learning rate", above=0)
     batch_size: int = setting(512, help="transitions per gradient step", least=1)
     train_freq: int = setting(1, help="decisions between updates", least=1)

@@ -68,7 +68,8 @@ def make_sac(cfg: Config) -> SAC:
     """Untrained networks of the task's sizes, on their device."""
     env = make_env(cfg.env)
     sizes = int(np.prod(env.observation_space.shape or ())), int(np.prod(env.action_space.shape or ()))
-    sac = SAC(*sizes, hidden=cfg.learn.hidden, alpha=cfg.learn.alpha, generator=torch_rng(cfg.seed, "networks"))
+    learn, generator = cfg.learn, torch_rng(cfg.seed, "networks")
+    sac = SAC(*sizes, hidden=learn.hidden, alpha=learn.alpha, layer_norm=learn.layer_norm, generator=generator)
     return sac.to(cfg.device)
 
 

@@ -116,6 +116,7 @@ def run_episode(
     state, _ = env.reset(seed=derive(cfg.seed, "train", episode) % 2**31)
     train_return, true_return, success = 0.0, 0.0, False
     losses: Metrics = {}
+    bonus = entropy_weight(learn, episode)
     for step in range(horizon_of(env)):
         # act: by the policy, or at random, repeating the last action with the sticky probability
         if not random:
@@ -135,17 +136,23 @@ def run_episode(
         state = next_state
         train_return, true_return = train_return + reward, true_return + score
         success = success or bool(info["success"])
-        # update: on the state-entropy bonus while exploring, then on the rewards in the replay
+        # update: on the state-entropy bonus while exploring, then on the rewards in the replay, and what is left of it
         if random or step % learn.train_freq:
             continue
         for _ in range(learn.gradient_steps):
             batch = replay.sample(learn.batch_size, learn_rng, device=sac.device)
-            if exploring:
+            if exploring or bonus:
                 pool = replay.sample(POOL, learn_rng, device=sac.device).next_states
-                batch = replace(batch, rewards=state_entropy_rewards(batch.next_states, pool))
+                novelty = state_entropy_rewards(batch.next_states, pool)
+                batch = replace(batch, rewards=novelty if exploring else batch.rewards + bonus * novelty)
             losses = sac_update(learner, batch, learn_rng, learn)
     returns = {"rollout/return": true_return, "rollout/success": float(success), "rollout/train_return": train_return}
     return returns | {name: float(value) for name, value in losses.items()}
+
+
+def entropy_weight(learn: SACConfig, episode: int) -> float:
+    """Weight of the state-entropy bonus beside the reward (RE3, arXiv:2102.09430); it falls to zero linearly."""
+    return learn.entropy_bonus * max(0.0, 1.0 - (episode - learn.random_episodes) / learn.bonus_episodes)
 
 
 def sac_update(learner: SACLearner, batch: Transitions, generator: torch.Generator, learn: SACConfig) -> Metrics:
