@@ -1,6 +1,14 @@
+import numpy as np
 import torch
 
-from lookact.algorithms.keypoint_pretraining import jitter_colours, keypoint_error, keypoint_loss, make_head, predict
+from lookact.algorithms.keypoint_pretraining import (
+    drop_words,
+    jitter_colours,
+    keypoint_error,
+    keypoint_loss,
+    make_head,
+    predict,
+)
 from lookact.models.vla.checkpoint import make_vla
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import PolicySpec
@@ -66,3 +74,44 @@ def test_colour_jitter_scales_whole_pictures():
     assert float(gains.max()) <= 1.38
     assert float(gains.std()) > 0.1
     assert int(seen[..., 2].max()) == 0
+
+
+PAD, UNKNOWN, BEGIN, END, RED, CUBE = 0, 1, 2, 3, 10, 11
+KEPT = {PAD, UNKNOWN, BEGIN, END, RED, CUBE}
+SENTENCE = [BEGIN, 20, 21, RED, CUBE, 22, END]
+
+
+def dropped(rate: float, rows: int = 400, length: int = 12, seed: int = 0) -> list[list[int]]:
+    ids = torch.tensor([SENTENCE + [PAD] * (length - len(SENTENCE))] * rows)
+    found = drop_words(ids, KEPT, unknown=UNKNOWN, pad=PAD, rate=rate, rng=np.random.default_rng(seed))
+    assert found.shape == ids.shape
+    return [[word for word in row if word != PAD] for row in found.tolist()]
+
+
+def test_word_dropout_keeps_names_together_and_in_order():
+    for row in dropped(0.4):
+        assert (row[0], row[-1]) == (BEGIN, END)
+        place = row.index(RED)
+        assert row[place + 1] == CUBE
+        assert [word for word in row if word not in KEPT] == [word for word in (20, 21, 22) if word in row]
+
+
+def test_word_dropout_hides_at_its_rate_and_leaves_out_half_as_many():
+    rows = dropped(0.3, rows=4000)
+    # of three words that name nothing 0.45 are missing, a third of those left out: unknown ones are the rest and added
+    left = sum(word in (20, 21, 22) for row in rows for word in row) / (3 * len(rows))
+    assert abs(left - 0.55) < 0.03
+    assert len({tuple(row) for row in rows}) > 50
+    assert dropped(0.3, seed=1) == dropped(0.3, seed=1) != dropped(0.3, seed=2)
+
+
+def test_word_dropout_at_rate_0_only_adds_unknown_words():
+    rows = dropped(0.0)
+    assert all([word for word in row if word != UNKNOWN] == SENTENCE for row in rows)
+    assert 0 < sum(UNKNOWN in row for row in rows) < len(rows)
+
+
+def test_a_sentence_that_grows_too_long_is_cut_to_its_length_and_still_ends():
+    rows = dropped(0.0, length=len(SENTENCE))
+    assert all(len(row) == len(SENTENCE) and row[-1] == END for row in rows)
+    assert any(UNKNOWN in row for row in rows)

@@ -3,7 +3,8 @@
 A tiny DINOv2 is untrained, and a few hundred demonstrations show it as many scenes only. Images of thousands of scenes
 are cheap where the true positions are known; the regression head is thrown away. The first pooling queries of each
 camera are supervised by keypoints: the first by the object's place in the frame, the second by the target's. Which
-object and target are meant only the instruction says, so that the text encoder learns too.
+object and target are meant only the instruction says, so that the text encoder learns too; word dropout teaches it that
+sentences may have words it does not know.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lookact.envs.tabletop.pretraining_images import POSITIONS, LabelledImage
 from lookact.models.vla.encoders import initialise
 from lookact.models.vla.policy import POOLED, VLA
 from lookact.ops.masked import Metrics
-from lookact.seeding import torch_rng
+from lookact.seeding import numpy_rng, torch_rng
 
 SCALE = 0.1
 """Metres that count as one."""
@@ -31,6 +32,8 @@ FINE = 0.1
 """Below this error, in the same unit, the loss is quadratic: a centimetre matters as much near as far."""
 BRIGHTNESS, TINT = 0.25, 0.1
 """Colour jitter: how far a picture's brightness, and each of its colours, may be scaled."""
+ADDED = 0.1
+"""Probability of unknown words before a word, under word dropout."""
 Keypoints = Mapping[str, Tensor]
 """Camera to (n, k, 2): where in its frame each of k things is, in -1..1; NaN where it is not in it."""
 
@@ -47,8 +50,13 @@ def pretrain_keypoints(
     lr: float,
     seed: int,
     save_every: int,
+    names: Sequence[str] = (),
+    word_dropout: float = 0.0,
 ) -> None:
-    """Trains both encoders and the pooled feature on `count` images, drawn only where steps are left to do."""
+    """Trains both encoders and the pooled feature on `count` images, drawn only where steps are left to do.
+
+    `names` are the words that `word_dropout` leaves alone.
+    """
     head = make_head(vla, POSITIONS, seed)
 
     def prepare() -> LossFn:
@@ -60,7 +68,8 @@ def pretrain_keypoints(
         keypoints = {name: torch.from_numpy(np.stack([image.keypoints[name] for image in images])) for name in cameras}
         vla.set_statistics(states.mean(dim=0), states.std(dim=0))
         text_ids = vla.tokenize([image.instruction for image in images])
-        return keypoint_loss(vla, head, frames, text_ids, states, positions, keypoints, seed=seed)
+        words = {"names": names, "word_dropout": word_dropout}
+        return keypoint_loss(vla, head, frames, text_ids, states, positions, keypoints, seed=seed, **words)
 
     supervised_phase(
         folder,
@@ -100,6 +109,32 @@ def jitter_colours(frames: Tensor, generator: torch.Generator) -> Tensor:
     return (frames * scale).clamp_(0, 255).to(torch.uint8)
 
 
+def drop_words(
+    text_ids: Tensor, kept: set[int], *, unknown: int, pad: int, rate: float, rng: np.random.Generator
+) -> Tensor:
+    """Word dropout: ids (b, n) in which words that name nothing are unknown or missing, and unknown ones are added.
+
+    A row hides each word with a probability of its own, between 0 and twice the `rate`, and leaves it out with half of
+    that; one or two unknown words are added before a tenth of its words. `kept` ids stay, and names of several words
+    together; a row that grows too long is cut.
+    """
+    dropped = torch.full_like(text_ids, pad)
+    for row, ids in enumerate(text_ids.tolist()):
+        own, words = 2 * rate * rng.random(), list[int]()
+        for place, word in enumerate(number for number in ids if number != pad):
+            # never inside a name, nor before the first token, which marks the beginning
+            if place and not (place > 1 and words[-1] in kept) and rng.random() < ADDED:
+                words += [unknown] * int(rng.integers(1, 3))
+            chance = rng.random()
+            if word in kept or chance >= 1.5 * own:
+                words.append(word)
+            elif chance < own:
+                words.append(unknown)
+        words = words[: len(ids) - 1] + words[-1:] if len(words) > len(ids) else words
+        dropped[row, : len(words)] = torch.tensor(words)
+    return dropped
+
+
 def keypoint_loss(
     vla: VLA,
     head: nn.Module,
@@ -110,13 +145,24 @@ def keypoint_loss(
     keypoints: Keypoints,
     *,
     seed: int,
+    names: Sequence[str] = (),
+    word_dropout: float = 0.0,
 ) -> LossFn:
-    """Over chosen images: smooth L1 of the positions (n, f), and the distance of the first queries to the keypoints."""
+    """Over chosen images: smooth L1 of the positions (n, f), and the distance of the first queries to the keypoints.
+
+    Pictures have their colours jittered, and instructions lose words other than `names`.
+    """
+    tokenizer = vla.text_encoder.tokenizer
+    kept = {int(number) for name in names for number in tokenizer(name)["input_ids"]} | set(tokenizer.all_special_ids)
+    words: dict[str, Any] = {"unknown": tokenizer.unk_token_id, "pad": tokenizer.pad_token_id, "rate": word_dropout}
 
     def loss(numbers: Sequence[int], step: int) -> tuple[Tensor, Metrics]:
         rows, generator = torch.tensor(numbers), torch_rng(seed, "jitter", step)
         shown = {name: jitter_colours(frames[rows], generator) for name, frames in images.items()}
-        predicted, points = predict(vla, head, shown, text_ids[rows], states[rows])
+        told = text_ids[rows]
+        if word_dropout:
+            told = drop_words(told, kept, rng=numpy_rng(seed, "words", step), **words)
+        predicted, points = predict(vla, head, shown, told, states[rows])
         true = positions[rows].to(predicted)
         error = functional.smooth_l1_loss(predicted / SCALE, true / SCALE, beta=FINE)
         distance = keypoint_error(points, torch.stack([keypoints[name][rows] for name in vla.spec.cameras], dim=1))

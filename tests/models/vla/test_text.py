@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, tiny_bert, train_wordpiece
+from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, sinusoids, tiny_bert, train_wordpiece
 
 CORPUS = ["put the red cube on the blue stand", "lift the green brick onto the red stand"]
 SPEC = TextSpec(hidden=32, layers=1, length=16)
@@ -18,12 +18,22 @@ def reader(seed: int = 0) -> TextEncoder:
     )
 
 
-def test_known_words_are_whole_and_unknown_ones_fall_into_letters():
+def test_known_words_are_whole_and_each_unknown_one_is_one_token():
     tokenizer = train_wordpiece(CORPUS, SPEC)
     assert tokenizer.tokenize("Put the red CUBE") == ["put", "the", "red", "cube"]
-    pieces = tokenizer.tokenize("xylophone!")
-    assert "[UNK]" not in pieces
-    assert "".join(pieces).replace("##", "") == "xylophone!"
+    assert tokenizer.tokenize("please grab the cube!") == ["[UNK]", "[UNK]", "the", "cube", "!"]
+
+
+def test_position_embeddings_tell_distances_alike_everywhere():
+    places = sinusoids(32, 64)
+    products = places @ places.T
+    torch.testing.assert_close(products.diagonal(), torch.ones(32))
+    for distance in (1, 2, 5):
+        along = products.diagonal(distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along))
+        assert float(along[0]) < 0.99
+    bert = open_bert("tiny", tiny_bert(hidden=64, layers=1, vocabulary=9, length=32), 0)
+    assert torch.equal(bert.embeddings.position_embeddings.weight, places)
 
 
 @pytest.mark.slow

@@ -1,4 +1,9 @@
-"""What the arm is asked to do, in many wordings, some of which are kept for tests."""
+"""What the arm is asked to do, in many wordings, some of which are kept for tests.
+
+Training's wordings name the object first or the target first, as orders, wishes, questions and statements: what tells
+the two apart is the words beside their names, not their order. Held-out wordings have sentences and words of their own;
+only the names of things, and the commonest words, are training's.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +15,74 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "go to the {object}",
         "reach for the {object}",
         "bring the hand above the {object}",
+        "the gripper should be at the {object}",
+        "i want your hand over the {object}",
+        "can you reach the {object}?",
+        "find the {object} and go there",
+        "to the {object}, now",
+        "see the {object}? move to it",
     ),
     "push": (
         "push the {object} onto the {target}",
         "slide the {object} to the {target}",
         "move the {object} over the table to the {target}",
         "push the {object} until it is on the {target}",
+        "on the {target}, i want the {object}",
+        "the {target} is the place for the {object}",
+        "the {target} gets the {object}",
+        "the {object} should be on the {target}",
+        "the {object} has to go to the {target}",
+        "can you push the {object} onto the {target}?",
+        "your job is to slide the {object} to the {target}",
+        "find the {object} and push it to the {target}",
+        "see the {target}? move the {object} onto it",
+        "now the {object}, over to the {target}",
     ),
     "pick_place": (
         "put the {object} on the {target}",
         "pick up the {object} and place it on the {target}",
         "lift the {object} onto the {target}",
         "take the {object} and set it down on the {target}",
+        "place the {object} on the {target}",
+        "move the {object} to the {target}",
+        "bring the {object} over to the {target}",
+        "carry the {object} to the {target} and let go",
+        "find the {object}, pick it up and lay it on the {target}",
+        "on the {target}, put the {object}",
+        "onto the {target} with the {object}",
+        "the {target} needs the {object} on it",
+        "the {target} gets the {object}",
+        "the {target} is the place for the {object}",
+        "see the {target}? lift the {object} onto it",
+        "i want the {object} on the {target}",
+        "the {object} should be on the {target}",
+        "the {object} has to go on the {target}",
+        "can you put the {object} on the {target}?",
+        "your job is to place the {object} on the {target}",
+        "now the {object}, onto the {target}",
     ),
 }
 HELD_OUT_WORDINGS: dict[str, tuple[str, ...]] = {
-    "reach": ("hover over the {object}, please", "where is the {object}? point the gripper at it"),
+    "reach": (
+        "hover over the {object}, please",
+        "where is the {object}? point the gripper at it",
+        "would you kindly approach the {object}",
+        "make sure that your fingers end up near the {object}",
+    ),
     "push": (
         "shove the {object} so that it covers the {target}",
         "the {object} belongs on the {target}: slide it there",
+        "would you kindly nudge the {object} towards the {target}",
+        "make sure that the {target} ends up below the {object}",
+        "the {target} is still empty: drive the {object} there",
     ),
     "pick_place": (
         "the {object} belongs on the {target}",
         "please grab the {object} and drop it on top of the {target}",
+        "would you kindly deposit the {object} upon the {target}",
+        "fetch the {object}, then leave it standing on the {target}",
+        "make sure that the {target} ends up holding the {object}",
+        "the {target} is still empty: get the {object} there",
     ),
 }
 TARGET_NAMES = {"push": "mark", "pick_place": "stand"}

@@ -252,6 +252,11 @@ def _draw_tool(rng: np.random.Generator, unseen: bool) -> Vector:
     return TOOL_START + side * rng.uniform([0.04, 0.06, 0.03], [0.07, 0.1, 0.05])
 
 
+def name_words() -> tuple[str, ...]:
+    """The words by which instructions name things: all others may be put differently."""
+    return (*COLOURS, *SHAPES, *TARGET_NAMES.values())
+
+
 def instruction_corpus(task: str) -> Iterator[str]:
     """Every instruction of a task that training may give: a tiny tokenizer is fitted on them."""
     objects = [" ".join(pair) for pair in SEEN_PAIRS]

@@ -107,7 +107,21 @@ def open_bert(source: str, config: BertConfig | None, seed: int) -> Any:
         return _pretrained(BertModel, "bert", source, add_pooling_layer=False)
     model = BertModel(config, add_pooling_layer=False)
     initialise(model, torch_rng(seed, "bert"))
+    with torch.no_grad():
+        places = model.embeddings.position_embeddings.weight
+        places.copy_(sinusoids(*places.shape))
     return model
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """(length, width) position embeddings of norm 1 whose products depend on the distance of two positions alone.
+
+    Drawn at random instead, "the word before" would have to be learned anew at each position, and a tiny encoder reads
+    too few sentences for that.
+    """
+    rates = torch.exp(-math.log(length) * torch.arange(width // 2) / (width // 2))
+    angles = torch.arange(length).unsqueeze(1) * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1) * (width // 2) ** -0.5
 
 
 def set_finetune(model: Any, mode: Finetune, *, rank: int, seed: int) -> Any:
@@ -286,13 +300,16 @@ class VisionEncoder(nn.Module):
 
 
 def train_wordpiece(corpus: Iterable[str], spec: TextSpec) -> PreTrainedTokenizerFast:
-    """A BERT tokenizer of `corpus`'s words, the most frequent first; words it never saw fall into letters."""
+    """A BERT tokenizer of `corpus`'s words, the most frequent first; a word it never saw is one `[UNK]`.
+
+    Letters would each bring an embedding that nothing has trained; word dropout trains that of `[UNK]`.
+    """
     normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     found = Counter(word for text in corpus for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     letters = [chr(code) for code in range(33, 127)]
     # by hand: the library's trainer breaks ties at random, so that no two processes would number words alike
     words = sorted(found, key=lambda word: (-found[word], word))
-    pieces = dict.fromkeys([*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words])
+    pieces = dict.fromkeys([*SPECIAL, *letters, *words])
     vocabulary = {piece: index for index, piece in enumerate(list(pieces)[: spec.vocabulary])}
     core = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     core.normalizer, core.pre_tokenizer = normalizer, splitter

@@ -135,6 +135,12 @@ class BC:
     pretrain_epochs: int = setting(8, help="epochs of vision pretraining", least=1)
     pretrain_batch_size: int = setting(32, help="images a gradient step of vision pretraining", least=1)
     pretrain_lr: float = setting(2e-3, help="peak learning rate of vision pretraining", above=0)
+    word_dropout: float = setting(
+        0.3,
+        help="word dropout in vision pretraining: mean probability of hiding a word that names no object or target",
+        least=0,
+        most=0.5,
+    )
     freeze_encoders: bool = setting(False, help="freeze both encoders during BC: each frame is encoded once")
     demos: int = setting(200, help="demonstrations recorded by the scripted expert", least=1)
     dataset: str | None = setting(

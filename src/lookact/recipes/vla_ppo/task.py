@@ -25,7 +25,7 @@ from lookact.envs.control.gym_control import make_gym_control
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.experts import Recording
 from lookact.envs.tabletop.pretraining_images import LabelledImage
-from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus
+from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus, name_words
 from lookact.envs.tabletop.sizes import TRUE_STATE_SIZE
 from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here, record_outside_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
@@ -271,7 +271,7 @@ def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
 def pretraining_options(bc: BC, seed: int) -> dict[str, Any]:
     """How vision pretraining takes its gradient steps."""
     steps = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size, "save_every": bc.save_every}
-    return {"lr": bc.pretrain_lr, "seed": seed, **steps}
+    return {"lr": bc.pretrain_lr, "seed": seed, "names": name_words(), "word_dropout": bc.word_dropout, **steps}
 
 
 def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:
