@@ -39,6 +39,9 @@ from lookact.training.optim import NonFiniteGuard, build_adamw, clip_and_step
 
 STEPS = 2
 """The second has Adam's moments from its beginning."""
+REPEATS = 3
+"""Of two ranks the lowest of so many counts: a buffer that gloo's own thread frees last is never seen to be freed, so
+that a measurement can only be too high (by as much at its peak as is still held at its end)."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,13 @@ def real_policy(step: TokenStep) -> ChatVLM:
 
 
 def measured_apart(arguments: Sequence[str], processes: int) -> dict[str, float]:
-    """`measured_peak` and the growth of the resident set, in fresh processes."""
+    """`measured_peak` and the growth of the resident set, in fresh processes; of two ranks the lowest of several."""
+    tries = [measured_once(arguments, processes) for _ in range(REPEATS if processes > 1 else 1)]
+    return min(tries, key=lambda found: found["measured"])
+
+
+def measured_once(arguments: Sequence[str], processes: int) -> dict[str, float]:
+    """One measurement, in fresh processes."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "benchmarks.plan_memory", "--measure", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -291,7 +300,9 @@ def page(done: Sequence[dict[str, Any]]) -> str:
             table(rows),
             "",
             "Two learning steps on the CPU, from the building of the model on; measured by torch's allocator through "
-            "its profiler. The plan runs 5 and 6 layers of fake tensors, whatever the depth.",
+            "its profiler. The plan runs 5 and 6 layers of fake tensors, whatever the depth. Of two ranks the lowest "
+            f"of {REPEATS} is shown: what gloo's threads free, the profiler does not see, so that single ones "
+            "are up to 29% too high.",
             "",
             *resident_lines,
             "",

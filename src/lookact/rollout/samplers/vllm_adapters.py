@@ -15,9 +15,8 @@ from torch.nn.functional import linear
 from lookact.models.vlm.adapters import HALF
 from lookact.rollout.samplers.vllm_worker import WeightReader
 
-
-class AdapterReader(WeightReader):
-    """`WeightReader` of an engine with adapters."""
+# one class for engines with and without adapters in one process: vLLM's worker takes on an extension for good
+AdapterReader = WeightReader
 
 
 def round_once() -> None:
