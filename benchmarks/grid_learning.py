@@ -215,16 +215,19 @@ EXPERIMENTS = (
     Experiment("doorkey-long-ppo", "ppo", "doorkey", ppo(60), start="doorkey-sft"),
     Experiment("doorkey-long-rloo", "rloo", "doorkey", rloo(40), start="doorkey-sft"),
     # black pictures have nothing to pretrain vision on
-    Experiment("random-maps-blind", "rloo", "random-maps", (*BLIND, *sft(0, 1000), *NO_RL), seeds=(0,)),
+    Experiment("random-maps-blind", "rloo", "random-maps", (*BLIND, *sft(0, 1000), *NO_RL)),
     Experiment("random-maps-unlabelled", "rloo", "random-maps", (*UNLABELLED, *LAKE, *NO_RL), seeds=(0,)),
     Experiment("random-maps-no-pretraining", "rloo", "random-maps", (*sft(0, 1000), *NO_RL), seeds=(0,)),
-    Experiment("fixed-map-blind", "ppo", "fixed-map", (*BLIND, *sft(0, 600), *ppo(10)), seeds=(0,)),
+    Experiment("fixed-map-blind", "ppo", "fixed-map", (*BLIND, *sft(0, 600), *ppo(10))),
     Experiment("doorkey-blind", "rloo", "doorkey", (*BLIND, *sft(0, 1200, epochs=4), *NO_RL), seeds=(0,)),
     Experiment("fixed-map-alone", "rloo", "fixed-map", (*ALONE, *rloo(40)), seeds=(0,)),
     Experiment("random-maps-alone", "rloo", "random-maps", (*ALONE, *rloo(40)), seeds=(0,)),
     Experiment("doorkey-alone", "rloo", "doorkey", (*ALONE, *rloo(5)), seeds=(0,)),
 )
-FROZEN = (*("random-maps-long-sft", "fixed-map-long-sft", "doorkey-sft", "doorkey-long-ppo", "doorkey-rloo"),)
+FROZEN = (
+    *("random-maps-long-sft", "random-maps-long-ppo", "random-maps-long-rloo"),
+    *("fixed-map-long-sft", "doorkey-sft", "doorkey-long-ppo", "doorkey-rloo"),
+)
 
 
 def table(seeds: Sequence[int]) -> str:
