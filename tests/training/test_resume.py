@@ -81,6 +81,11 @@ def spawn(work: Callable[[], None]) -> int:
     return child
 
 
+def train_alone(folder: Path, total: int) -> None:
+    """Unbroken, in a process without threads that earlier tests may have left: they could draw from global streams."""
+    assert os.waitstatus_to_exitcode(os.waitpid(spawn(lambda: train(folder, total)), 0)[1]) == 0
+
+
 def outcome(folder: Path, total: int) -> tuple[dict[str, bytes], list[dict], dict, list[str]]:
     """Weights and metrics to the last bit, the best step, and the checkpoints left; the clock is left out."""
     weights = {
@@ -104,7 +109,7 @@ def _one_thread():
 @pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_like_an_unbroken_one(tmp_path):
     total = 100
-    train(tmp_path / "unbroken", total)
+    train_alone(tmp_path / "unbroken", total)
     dice = random.Random(3)
     for _ in range(10):
         allowed, allow = os.pipe()
@@ -124,15 +129,14 @@ def test_a_run_killed_at_random_moments_ends_like_an_unbroken_one(tmp_path):
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
         os.close(allowed)
         os.close(allow)
-    train(tmp_path / "broken", total)
+    train_alone(tmp_path / "broken", total)
     assert outcome(tmp_path / "broken", total) == outcome(tmp_path / "unbroken", total)
 
 
 @pytest.mark.slow
 def test_a_run_killed_at_each_durable_write_ends_like_an_unbroken_one(tmp_path):
     total = 4
-    train(tmp_path / "unbroken", total)
-
+    train_alone(tmp_path / "unbroken", total)
     expected = outcome(tmp_path / "unbroken", total)
 
     def train_until_write(folder: Path, number: int) -> None:
@@ -157,6 +161,6 @@ def test_a_run_killed_at_each_durable_write_ends_like_an_unbroken_one(tmp_path):
         folder = tmp_path / f"broken-{number}"
         child = spawn(lambda folder=folder, number=number: train_until_write(folder, number))
         finished = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        train(folder, total)
+        train_alone(folder, total)
         assert outcome(folder, total) == expected, f"killed at durable call {number}"
     assert number > 50
