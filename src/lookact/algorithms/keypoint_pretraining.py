@@ -68,7 +68,7 @@ def pretrain_keypoints(
         keypoints = {name: torch.from_numpy(np.stack([image.keypoints[name] for image in images])) for name in cameras}
         vla.set_statistics(states.mean(dim=0), states.std(dim=0))
         text_ids = vla.tokenize([image.instruction for image in images])
-        words = {"names": names, "word_dropout": word_dropout}
+        words: dict[str, Any] = {"names": names, "word_dropout": word_dropout}
         return keypoint_loss(vla, head, frames, text_ids, states, positions, keypoints, seed=seed, **words)
 
     supervised_phase(

@@ -54,6 +54,6 @@ def pair_row(folder: str, line: str) -> dict[str, Any] | None:
             "gap": abs(first - second),
         }
         plain: dict[str, Any] = to_json(row)
-        return plain if len(row["pictures"]) == 2 else None
+        return plain if len(plain["pictures"]) == 2 else None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -121,7 +121,8 @@ def sinusoids(length: int, width: int) -> Tensor:
     """
     rates = torch.exp(-math.log(length) * torch.arange(width // 2) / (width // 2))
     angles = torch.arange(length).unsqueeze(1) * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=1) * (width // 2) ** -0.5
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return waves / math.sqrt(width // 2)
 
 
 def set_finetune(model: Any, mode: Finetune, *, rank: int, seed: int) -> Any:
