@@ -10,6 +10,7 @@ from lookact.algorithms.exploration import (
     coverage_by_row,
     held_actions,
     interaction,
+    joint_coverage,
     matched_actions,
     noise_share,
 )
@@ -76,3 +77,9 @@ def test_the_share_of_the_reward_that_noise_takes():
     shares = noise_share(rewards, found)
     assert shares["rollout/noise_rate"] == pytest.approx(1 / 3)
     assert shares["reward/noise_share"] == pytest.approx(0.5)
+
+
+def test_joints_are_counted_one_by_one():
+    angles = np.array([[[0.05, -0.05], [0.15, -0.05]], [[0.06, 0.05], [0.31, -0.09]]], np.float32)
+    # three bins of a tenth of a radian of the first, two of the second
+    assert joint_coverage(angles) == 5.0

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
+from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss, value_loss
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()
@@ -98,3 +98,10 @@ def test_explained_variance_is_zero_where_returns_do_not_vary():
     assert explained_variance(units(1.0, 2.0), units(3.0, 3.0), units(True, True)) == 0.0
     assert explained_variance(units(1.0, 2.0), units(3.0, 4.0), units(True, False)) == 0.0
     assert explained_variance(units(NAN), units(NAN), units(False)) == 0.0
+
+
+def test_a_value_loss_by_its_name():
+    values, old, returns, mask = units(2.0), units(0.0), units(1.0), torch.ones(1, 1, dtype=torch.bool)
+    # clipped to 0.5 from the old value the error is 0.5, unclipped it is 1; Huber's is linear beyond 0.5
+    assert float(value_loss(values, old, returns, mask, kind="clipped", clip=0.5)) == pytest.approx(0.5)
+    assert float(value_loss(values, old, returns, mask, kind="huber", clip=0.5)) == pytest.approx(0.5 * (1.0 - 0.25))

@@ -14,11 +14,13 @@ from torch import Tensor
 from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.sequences import TokenSequences
 from lookact.envs.testbeds.noisy_tv import noise_in_view
+from lookact.rewards.intrinsic import IntrinsicRewards
 
 Actions = NDArray[np.float32]
 Shape = tuple[int, int, int]
 CELL = 0.05
 """Side of a coverage cell, in metres."""
+JOINT_BIN = 0.1
 OU_RATE, OU_SCALE = 0.15, 0.3
 """Ornstein-Uhlenbeck noise as DDPG has it (arXiv:1509.02971): pull to zero a step, and deviation of its noise."""
 
@@ -80,11 +82,24 @@ def coverage_by_row(positions: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.array([coverage(one) for one in positions])
 
 
+def joint_coverage(joints: NDArray[np.float32]) -> float:
+    """How many bins of `JOINT_BIN` radians joint angles (..., j) are in, summed over joints: no reward pays for it."""
+    bins = np.floor(joints.reshape(-1, joints.shape[-1]) / JOINT_BIN).astype(np.int64)
+    return float(sum(len(np.unique(column)) for column in bins.T))
+
+
 def interaction(infos: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, NDArray[np.float64]]:
     """Of the infos of t steps of b rows: the rate of steps with contact, and the metres objects were moved, (b,)."""
     touched = np.array([[float(info.get("contact", 0.0)) for info in step] for step in infos])
     moved = np.array([[float(info.get("displacement", 0.0)) for info in step] for step in infos])
     return {"contact_rate": touched.mean(axis=0), "displacement": moved.max(axis=0)}
+
+
+def reward_metrics(terms: IntrinsicRewards, total: Tensor, mask: Tensor, log_std: Tensor) -> dict[str, float]:
+    """Means over processes of weighted reward terms (b, t) where mask is True, and of the policy's deviation."""
+    named = {"memory": terms.divergence, "uncertainty": terms.uncertainty, "novelty": terms.novelty, "total": total}
+    means = {f"reward/{name}": values[mask].mean() for name, values in named.items()}
+    return mean_over_processes(means | {"policy/std": log_std.detach().exp().mean()})
 
 
 def noise_share(rewards: Tensor, sequences: TokenSequences) -> dict[str, float]:

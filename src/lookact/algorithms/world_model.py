@@ -29,6 +29,8 @@ CHUNK = 8
 """Steps of all rows in one forward pass of an evaluation."""
 NORMALISER_FRAMES = 256
 """Frames that the deviation of features is measured on."""
+ACTION_SEEN_PROB = 0.5
+"""Probability that a model with foresight is told the action in training: without it, it predicts what will be done."""
 
 
 def fit_tokenizer(
@@ -221,6 +223,13 @@ def next_token_loss(logits: Tensor, ids: Tensor, mask: Tensor, folds: Tensor) ->
     return masked_mean(nll, own[..., None].expand(nll.shape))
 
 
+def draw_action_seen(world_model: WorldModel, rows: int, generator: torch.Generator | None) -> Tensor | None:
+    """(rows,) where the action is told in training; None, everywhere, of a model without foresight."""
+    if not world_model.spec.foresight:
+        return None
+    return (torch.rand(rows, generator=generator) < ACTION_SEEN_PROB).to(world_model.device)
+
+
 def token_nll(logits: Tensor, ids: Tensor) -> Tensor:
     """Negative log-likelihood (..., n, l) in nats of ids (n, l) under logits (..., n, l, v)."""
     chosen = ids.expand(logits.shape[:-1]).unsqueeze(-1)
@@ -235,7 +244,7 @@ def action_loss(
     generator: torch.Generator,
 ) -> Tensor:
     """Behaviour cloning of the action chunks taken at `times`: flow matching, or Gaussian NLL."""
-    head, spec = world_model.action_head, world_model.spec
+    head, spec, inputs = world_model.action_head, world_model.spec, world_model.with_foresight(inputs)
     steps = times[:, None] + torch.arange(spec.chunk)
     within = steps.clamp(max=sequences.steps - 1)
     chunks = sequences.actions[:, within].flatten(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,9 +21,14 @@ from lookact.algorithms.world_model import (
     run_memory,
 )
 from lookact.data.sequences import TokenSequences
+from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
+from lookact.protocols import VectorEnvLike
+from lookact.rollout.vector_rollout import collect_rollout
+from lookact.seeding import derive
 from lookact.training.evaluation import Numbers
+from lookact.types import EpisodePlan
 
 
 @torch.no_grad()
@@ -121,6 +127,26 @@ def image_error(world_model: WorldModel, sequences: TokenSequences, *, stride: i
     generated = generate_sequences(world_model, encoded, run_memory(world_model, encoded), stride=stride)
     vq, pairs = world_model.vq, zip(generated, encoded.ids[:, 1:])
     return by_row(torch.stack([(vq.decode(x).float() - vq.decode(y).float()).square() for x, y in pairs]), encoded.mask)
+
+
+@torch.no_grad()
+def task_numbers(policy: Explorer, envs: VectorEnvLike, *, steps: int, episodes: int, seed: int) -> Numbers:
+    """Success within `steps` and the steps taken, of a greedy policy from `episodes` starts of its own seeds."""
+    found: list[Tensor] = []
+    for part in range(-(-episodes // envs.num_envs)):
+        noise = torch.zeros(steps, envs.num_envs, policy.spec.sample_size, device=policy.device)
+        rollout = collect_rollout(policy, envs, noise=noise, plan_episode=partial(_start, derive(seed, part)))
+        ended = rollout.terminated | rollout.truncated
+        # the first end of each row: what follows it is another episode
+        first = torch.where(ended.any(dim=0), ended.long().argmax(dim=0), steps - 1)
+        success = rollout.terminated.gather(0, first[None])[0]
+        found.append(torch.stack([success.double(), first.double() + 1], dim=1))
+    success, length = torch.cat(found)[:episodes].cpu().numpy().T
+    return {"success_rate": success, "length": length}
+
+
+def _start(seed: int, row: int, episode: int) -> EpisodePlan:
+    return derive(seed, row, episode), {}
 
 
 def frame_psnr(world_model: WorldModel, ids: Tensor, frames: Tensor) -> Tensor:

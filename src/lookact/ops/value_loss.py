@@ -44,6 +44,13 @@ def huber_value_loss(
     return mean_of_kept(errors, mask, count=count), {}
 
 
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, kind: str, clip: float) -> Tensor:
+    """One of the two above by its name: `clipped`, or `huber` with `clip` as its delta."""
+    if kind == "clipped":
+        return clipped_value_loss(values, old_values, returns, mask, clip=clip)[0]
+    return huber_value_loss(values, returns, mask, delta=clip)[0]
+
+
 @torch.no_grad()
 def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
     """1 − var(R − V)/var(R) over the mask (b, u): 1 is perfect, 0 no better than a constant; 0 if R does not vary."""

@@ -80,12 +80,15 @@ def set_learning_rate(
     total: int,
     schedule: Schedule = "constant",
     floor: float | None = None,
+    peak: float | None = None,
 ) -> Metrics:
-    """Give each group of `build_adamw` its rate for `step`, from 1 to `total`; reports the last group's."""
+    """Give each group of `build_adamw` its rate for `step`, from 1 to `total`; reports the last group's.
+
+    `peak` is in place of the groups' own.
+    """
+    how: dict[str, Any] = {"warmup": warmup, "total": total, "schedule": schedule, "floor": floor}
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(
-            step, peak=group["peak"], warmup=warmup, total=total, schedule=schedule, floor=floor
-        )
+        group["lr"] = learning_rate(step, peak=group["peak"] if peak is None else peak, **how)
     return {"optim/lr": optimizer.param_groups[-1]["lr"]}
 
 

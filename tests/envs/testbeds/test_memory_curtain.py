@@ -36,3 +36,26 @@ def test_the_same_seed_hides_the_same_thing_and_others_differ():
 def test_a_curtain_that_never_closes_is_refused():
     with pytest.raises(ConfigError, match="period of 2 or more"):
         MemoryCurtain(period=1)
+
+
+def test_pointing_at_what_is_hidden_ends_the_episode():
+    env = MemoryCurtain(image_size=16, period=3, point=True)
+    for seed in range(6):
+        for right in (True, False):
+            env.reset(seed=seed)
+            outcome = []
+            for _ in range(3):
+                action = env.expert_action()
+                outcome = env.step(action if right else -action)
+                assert (action != 0).sum() == (2 if env.steps == 3 else 0)
+            assert outcome[1:4] == (float(right), right, not right)
+            assert outcome[4]["success"] is right
+            # what was pointed at is where the colour is
+            picture = outcome[0]["wrist"].astype(int).reshape(2, 8, 2, 8, 3)[:, 0, :, 0]
+            coloured = np.argwhere((picture != picture.max(axis=(0, 1))).any(axis=-1))
+            assert [env.place // 2, env.place % 2] in coloured.tolist()
+
+
+def test_pointing_takes_four_corners():
+    with pytest.raises(ConfigError, match="2 by 2 corners"):
+        MemoryCurtain(places=4, point=True)

@@ -8,7 +8,15 @@ from lookact.algorithms.world_model import encode_sequences, generate_sequences,
 from lookact.algorithms.world_model_evaluation import baseline_numbers, image_error, open_loop_tokens
 from lookact.data.sequences import TokenSequences
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import Data, FrozenExplorer, explore, open_model, open_state, record_expert
+from lookact.recipes.world_duel.data import (
+    Data,
+    FrozenExplorer,
+    explore,
+    open_model,
+    open_state,
+    record_expert,
+    record_scripted,
+)
 from lookact.recipes.world_duel.evaluate import duel_errors, duel_report, measure_explorer
 from lookact.recipes.world_duel.train import adversarial_step, begin_phase
 
@@ -115,7 +123,7 @@ def test_scripts_act_in_the_scenes_of_the_explorer_and_the_best_of_each_is_its_r
     state.envs.close()
     assert again["student_error"] == found["student_error"]
     assert again["random_error"] == found["random_error"]
-    for measure in ("error", "cells", "displacement"):
+    for measure in ("error", "cells", "joint_bins", "displacement"):
         best = max(found[f"{name}_{measure}"] for name in (*SCRIPTS, "matched"))
         assert found[f"best_{measure}_ratio"] == pytest.approx(found[f"student_{measure}"] / max(1e-9, best))
     assert found["bang_bang_8_action_rms"] == 1.0
@@ -136,7 +144,9 @@ def test_a_control_of_the_duel_trains_the_world_model_on_scripts_and_leaves_the_
     state = open_state(cfg, None)
     state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
     random = tokenise(state.world_model, [record_expert(cfg.env, seed=1)])
-    data = Data(random, random, random, (), random)
+    scripted = tokenise(state.world_model, [record_scripted(cfg.env, seed=0)])
+    assert scripted.actions.abs().min() == 1.0
+    data = Data(random, random, random, (), random, scripted)
     begin_phase(state, data, replace(cfg, phase="adversarial"), "adversarial")
     before = {name: p.clone() for name, p in state.explorer.model.named_parameters()}
     old = [p.clone() for p in state.world_model.parameters()]
@@ -144,6 +154,11 @@ def test_a_control_of_the_duel_trains_the_world_model_on_scripts_and_leaves_the_
     state.envs.close()
     assert all(p.equal(before[name]) for name, p in state.explorer.model.named_parameters())
     assert not all(p.equal(was) for p, was in zip(state.world_model.parameters(), old))
-    assert {"duel/frozen_explorer_error", "duel/random_error", "duel/expert_error"} <= metrics.keys()
+    assert {
+        "duel/frozen_explorer_error",
+        "duel/random_error",
+        "duel/scripted_error",
+        "duel/expert_error",
+    } <= metrics.keys()
     rms = state.replay.all().actions.square().mean().sqrt()
     assert rms == 1.0 if policy == "scripted" else 0.5 < rms < 0.65

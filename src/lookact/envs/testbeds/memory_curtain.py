@@ -1,6 +1,8 @@
 """Memory testbed `lookact/MemoryCurtain-v0`: an object behind a curtain that opens every few steps.
 
-The next opening can be predicted from memory of the object's colour and place, not from the last few frames.
+The next opening can be predicted from memory of the object's colour and place, not from the last few frames. With
+`point` it is a task: in the step before the second opening, the first two numbers of the action are to point at the
+object's corner. That step ends the episode, terminated where it was right.
 Observations have the tabletop's form (two images, a state, an instruction), so that the environments are exchangeable.
 """
 
@@ -29,13 +31,18 @@ class MemoryCurtain(gymnasium.Env[Shown, NDArray[np.float32]]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
-    def __init__(self, *, image_size: int = 32, max_steps: int = 48, period: int = 6, places: int = 2) -> None:
+    def __init__(
+        self, *, image_size: int = 32, max_steps: int = 48, period: int = 6, places: int = 2, point: bool = False
+    ) -> None:
         if period < 2 or image_size % places:
             raise ConfigError(
                 f"period {period} and {places} places in {image_size} pixels: give a period of 2 or more, "
                 "and places that divide the image"
             )
+        if point and places != 2:
+            raise ConfigError(f"{places} places a side: pointing is at one of 2 by 2 corners")
         self.image_size, self.max_steps, self.period, self.places = image_size, max_steps, period, places
+        self.point = point
         image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         self.observation_space = spaces.Dict(
             {
@@ -56,8 +63,22 @@ class MemoryCurtain(gymnasium.Env[Shown, NDArray[np.float32]]):
         return self._shown(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
+        asked = self.point and self.steps == self.period - 1
+        right = asked and bool((np.asarray(action[:2]) * self._corner() > 0).all())
         self.steps += 1
-        return self._shown(), 0.0, False, self.steps >= self.max_steps, self._info()
+        over = self.steps >= self.max_steps or asked
+        return self._shown(), float(right), right, over and not right, self._info() | {"success": right}
+
+    def expert_action(self) -> NDArray[np.float32]:
+        """Points at the object when asked to, and is still before: past actions tell nothing."""
+        action = np.zeros(ACTION_SIZE, np.float32)
+        if self.steps == self.period - 1:
+            action[:2] = self._corner()
+        return action
+
+    def _corner(self) -> NDArray[np.float32]:
+        """(2,) the object's place, -1 or 1 from left to right and from top to bottom."""
+        return np.array([2 * (self.place % 2) - 1, 2 * (self.place // 2) - 1], np.float32)
 
     def _shown(self) -> Shown:
         wait = np.float32((-self.steps % self.period) / self.period)

@@ -1,4 +1,4 @@
-"""Explorer: a world model as a control policy, with the wrist camera only and a Gaussian or a flow action head.
+"""Explorer: a world model as a control policy, with a Gaussian or a flow action head; unless told, by the wrist camera.
 
 Its carry is the GRU memory and the last frames' features in one vector: (1, b, memory + frames + 1). The last number
 says whether the episode has begun; where it has not, the present frame stands in for those before it.
@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,13 +40,13 @@ class Explorer(nn.Module):
 
     frozen_vision = True
 
-    def __init__(self, model: WorldModel, *, stride: int = 1) -> None:
+    def __init__(self, model: WorldModel, *, stride: int = 1, cameras: tuple[str, ...] = ("wrist",)) -> None:
         super().__init__()
         self.model, self.stride = model, stride
         size, self.flow = model.spec.action_size, model.spec.action_head == "flow"
         self.chunk_size = model.spec.chunk * size
         drawn = (EULER_STEPS + 1) * self.chunk_size if self.flow else size
-        self.spec = ExplorerSpec((model.spec.history - 1) * stride, size, drawn)
+        self.spec = ExplorerSpec((model.spec.history - 1) * stride, size, drawn, cameras)
 
     @property
     def device(self) -> torch.device:
@@ -127,7 +128,7 @@ class Explorer(nn.Module):
     def observe(self, inputs: ControlInputs) -> tuple[WorldModelInputs, Tensor]:
         """The world model's inputs of the present step, and the carry after it."""
         assert inputs.carry is not None, "an explorer carries a memory: begin with start_carry"
-        model, rows = self.model, len(inputs.state)
+        model, rows, seen = self.model, len(inputs.state), "head" in self.spec.cameras
         sizes = [self._memory_size, self._frames_size, 1]
         memory, frames, begun = torch.split(inputs.carry[0], sizes, dim=1)
         present = model.features(inputs.images["wrist"])
@@ -143,12 +144,12 @@ class Explorer(nn.Module):
             state=state,
             text=model.encode_text(inputs.text_ids),
             memory=memory_output[:, 0],
-            head=torch.zeros_like(present),
-            head_seen=torch.zeros(rows, dtype=torch.bool, device=self.device),
+            head=model.features(inputs.images["head"]) if seen else torch.zeros_like(present),
+            head_seen=torch.full((rows,), seen, device=self.device),
         )
         later = torch.cat([ring[:, 1:], present[:, None]], dim=1).flatten(1)
         carry = torch.cat([after.transpose(0, 1).flatten(1), later, torch.ones_like(begun)], dim=1)
-        return observed, carry[None]
+        return model.with_foresight(observed), carry[None]
 
     @property
     def _memory_size(self) -> int:
@@ -162,4 +163,6 @@ class Explorer(nn.Module):
 
 def repeat_rows(inputs: WorldModelInputs, times: int) -> WorldModelInputs:
     """Every row so many times in a row, as `score_chain` wants it."""
-    return WorldModelInputs(**{f.name: getattr(inputs, f.name).repeat_interleave(times, 0) for f in fields(inputs)})
+    parts: dict[str, Any] = {f.name: getattr(inputs, f.name) for f in fields(inputs)}
+    repeated = {name: x.repeat_interleave(times, 0) for name, x in parts.items() if x is not None}
+    return WorldModelInputs(**repeated)

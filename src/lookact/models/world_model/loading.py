@@ -28,6 +28,8 @@ OWNERS = {
     "no_head_camera": "understanding",
     "action_head": "action",
     "critic": "action",
+    "foresight": "action",
+    "pos_foresight": "action",
 }
 """First part of a parameter's name to its owner; all others but attention's are the generation expert's."""
 

@@ -3,18 +3,20 @@
 Inputs are three groups of tokens that share attention. Understanding: the cameras' present frames, the instruction, the
 robot state. Context: the last frames, the actions between them, and the GRU memory. Then either the present action and
 queries for the next frame's tokens, coarse to fine, each scale in parallel (arXiv:2404.02905), or the action expert's
-own. The action expert attends to neither the present action nor the next frame.
+own. With `foresight` the generation expert first predicts the next frame without the action, and the action expert
+attends to the tokens it predicted, coarse to fine; never to the present action or the true next frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from lookact.errors import ConfigError
 from lookact.models.actor_critic import ValueHead
 from lookact.models.vla.encoders import TextEncoder, initialise
 from lookact.models.world_model.heads import NEIGHBOURS, ActionHead, ActionSpec, CodebookHead, neighbourhoods
@@ -50,6 +52,8 @@ class WorldModelSpec:
     chunk: int = 4
     action_head: Literal["gaussian", "flow"] = "gaussian"
     std: float = 0.5
+    foresight: bool = False
+    """The action expert attends to the next frame's tokens that the generation expert predicts."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class WorldModelInputs:
     """(n, cells, d) features of the head camera's present frame."""
     head_seen: Tensor
     """(n,) False where there is no head camera."""
+    foresight: Tensor | None = None
+    """(n, tokens) ids of the next frame as predicted without its action, for the action expert."""
 
 
 class WorldModel(nn.Module):
@@ -84,6 +90,8 @@ class WorldModel(nn.Module):
     pos_context: Tensor
     pos_action: Tensor
     pos_query: Tensor
+    pos_foresight: Tensor
+    no_action: Tensor
 
     def __init__(self, spec: WorldModelSpec, text_encoder: TextEncoder, *, seed: int = 0) -> None:
         super().__init__()
@@ -125,6 +133,11 @@ class WorldModel(nn.Module):
         self._init_positions(generator)
         self.codebook_head = CodebookHead(spec.members, width, latent, spec.vq.codes, generator)
         self.critic = ValueHead(width, width)
+        if spec.foresight:
+            self.foresight = nn.Linear(latent, width)
+            initialise(self.foresight, generator)
+            for name, size in (("pos_foresight", spec.vq.tokens), ("no_action", 1)):
+                setattr(self, name, nn.Parameter(0.5 * torch.randn(size, width, generator=generator)))
         self.register_buffer("state_mask", torch.arange(spec.state_dim) < spec.state_size)
         self.register_buffer("action_mask", torch.arange(spec.action_dim) < spec.action_size)
         self.register_buffer("state_mean", torch.zeros(spec.state_dim))
@@ -166,13 +179,16 @@ class WorldModel(nn.Module):
         outputs: tuple[Tensor, Tensor] = self.memory(inputs, carry, starts)
         return outputs
 
-    def predict(self, inputs: WorldModelInputs, action: Tensor, ids: Tensor) -> Tensor:
+    def predict(
+        self, inputs: WorldModelInputs, action: Tensor | None, ids: Tensor, action_seen: Tensor | None = None
+    ) -> Tensor:
         """Teacher-forced logits (members, n, tokens, codes) of the next frame; a scale is given the coarser ids only.
 
-        action: (n, action_dim) on the present frame; ids: (n, tokens) of the next, of which the last scale is not read.
+        action: (n, action_dim) on the present frame, None where it is not yet chosen (foresight); `action_seen` (n,) is
+        False on rows that are not told; ids: (n, tokens) of the next frame, of which the last scale is not read.
         """
         understanding, context = self._understanding_tokens(inputs), self._context_tokens(inputs)
-        act = self.generation["action"](_unpadded(action, self.action_mask))[:, None] + self.pos_action
+        act = self._action_token(action, action_seen, len(ids))
         coarse = self.vq.coarse_features(ids.long())
         around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
         # a token's present neighbourhood and the action explain most of its next value
@@ -186,9 +202,9 @@ class WorldModel(nn.Module):
         return logits
 
     @torch.no_grad()
-    def generate(self, inputs: WorldModelInputs, action: Tensor) -> Tensor:
-        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale."""
-        ids = torch.zeros(len(action), self.vq.spec.tokens, dtype=torch.long, device=action.device)
+    def generate(self, inputs: WorldModelInputs, action: Tensor | None) -> Tensor:
+        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight."""
+        ids = torch.zeros(len(inputs.state), self.vq.spec.tokens, dtype=torch.long, device=self.device)
         end = 0
         for side in self.vq.spec.scales:
             start, end = end, end + side * side
@@ -196,13 +212,22 @@ class WorldModel(nn.Module):
             ids[:, start:end] = logits.argmax(dim=-1)
         return ids
 
+    def with_foresight(self, inputs: WorldModelInputs) -> WorldModelInputs:
+        """The inputs with the next frame as the generation expert predicts it; unchanged without foresight."""
+        if not self.spec.foresight or inputs.foresight is not None:
+            return inputs
+        return replace(inputs, foresight=self.generate(inputs, None))
+
     def action_hidden(self, inputs: WorldModelInputs, tokens: Tensor) -> Tensor:
         """The action expert's hidden states (n, l, width) of its tokens (n, l, width)."""
         understanding, context = self._understanding_tokens(inputs), self._context_tokens(inputs)
-        sizes = understanding.shape[1], context.shape[1], tokens.shape[1]
-        mask = attention_mask([(sizes[0], [0]), (sizes[1], [0, 1]), (sizes[2], [0, 1, 2])]).to(tokens.device)
+        groups: list[tuple[int, list[int]]] = [(understanding.shape[1], [0]), (context.shape[1], [0, 1])]
+        if self.spec.foresight:
+            context = torch.cat([context, self._foresight_tokens(self.with_foresight(inputs))], dim=1)
+            groups = self._with_scales(groups)
+        groups.append((tokens.shape[1], list(range(len(groups) + 1))))
         parts = [("understanding", understanding), ("generation", context), ("action", tokens)]
-        hidden: Tensor = self.attention(parts, mask)[2]
+        hidden: Tensor = self.attention(parts, attention_mask(groups).to(tokens.device))[2]
         return hidden
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
@@ -234,6 +259,25 @@ class WorldModel(nn.Module):
             parts.append(self.generation["memory"](inputs.memory)[:, None])
         return torch.cat(parts, dim=1) + self.pos_context
 
+    def _action_token(self, action: Tensor | None, seen: Tensor | None, rows: int) -> Tensor:
+        """(n, 1, width) of the action on the present frame; where it is not told, the learned vector in its place."""
+        if action is None:
+            if not self.spec.foresight:
+                raise ConfigError("without an action only a model with foresight predicts: set model.foresight")
+            return (self.no_action + self.pos_action).expand(rows, 1, -1)
+        told = self.generation["action"](_unpadded(action, self.action_mask))[:, None]
+        token: Tensor = told if seen is None else torch.where(seen[:, None, None], told, self.no_action)
+        return token + self.pos_action
+
+    def _foresight_tokens(self, inputs: WorldModelInputs) -> Tensor:
+        """(n, tokens, width) of the predicted ids: at each token's cells the features up to its own scale."""
+        assert inputs.foresight is not None
+        ids = inputs.foresight.long()
+        own = [book[part] for book, part in zip(self.vq.codebooks, self.vq.split_scales(ids))]
+        features = self.vq.coarse_features(ids) + torch.cat(own, dim=1)
+        tokens: Tensor = self.foresight(features / self.feature_std) + self.pos_foresight
+        return tokens
+
     def _merge_patches(self, cells: Tensor) -> Tensor:
         """Patch merging: cells (n, cells, d) to (n, cells / 4, 4 d)."""
         side = self.vq.spec.grid // MERGE
@@ -245,10 +289,12 @@ class WorldModel(nn.Module):
         return _unpadded((real - self.state_mean) / self.state_std, self.state_mask)
 
     def _query_mask(self, understanding: int, context: int) -> Tensor:
-        groups: list[tuple[int, list[int]]] = [(understanding, [0]), (context, [0, 1]), (1, [0, 1, 2])]
-        for side in self.vq.spec.scales:
-            groups.append((side * side, list(range(len(groups) + 1))))
-        return attention_mask(groups)
+        return attention_mask(self._with_scales([(understanding, [0]), (context, [0, 1]), (1, [0, 1, 2])]))
+
+    def _with_scales(self, groups: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+        """The groups and one for each scale's tokens, which attend to all groups before them and to their own."""
+        sizes = [side * side for side in self.vq.spec.scales]
+        return [*groups, *((size, list(range(len(groups) + n + 1))) for n, size in enumerate(sizes))]
 
     def _init_positions(self, generator: torch.Generator) -> None:
         spec, tokens = self.spec, self.vq.spec.tokens

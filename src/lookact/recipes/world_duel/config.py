@@ -17,6 +17,7 @@ from lookact.training.settings import PPO
 NAMES = ("tabletop", "maniskill", "memory_curtain", "noisy_tv")
 TOOL = slice(8, 11)
 """Indices of the tool's position in the tabletop's state."""
+JOINTS = slice(0, 7)
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ class ModelConfig:
     action_head: Literal["gaussian", "flow"] = setting(
         "gaussian", help="a Gaussian, or flow matching whose denoising chain PPO scores"
     )
+    foresight: bool = setting(
+        False, help="the action expert attends to the next frame's tokens as the generation expert predicts them (F1)"
+    )
     action_dim: int = setting(32, help="width that actions are padded to", least=8)
     state_dim: int = setting(32, help="width that states are padded to", least=11)
     text: str = setting(TINY, help="frozen text encoder: 'tiny', or a BERT by name or folder")
@@ -108,9 +112,9 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class Teacher:
-    """Phase teacher: world-model training by truncated BPTT."""
+    """World-model training by truncated BPTT: phase teacher, and the cloning of phase task."""
 
-    episodes: int = setting(384, help="episodes of random actions to record", least=1)
+    episodes: int = setting(384, help="episodes to record, of random actions or (task_phase.bc) of the expert", least=1)
     iterations: int = setting(280, help="batches of episodes", least=0)
     batch_size: int = setting(8, help="episodes a batch, over all processes", least=2)
     bptt_length: int = setting(8, help="steps of a window of truncated BPTT", least=1)
@@ -161,6 +165,23 @@ class Adversarial:
 
 
 @dataclass(frozen=True)
+class TaskPhase:
+    """Phase task: the policy clones a scripted expert while the world model predicts it, then PPO by task reward."""
+
+    task_name: Literal["reach", "push", "pick_place"] = setting(
+        "reach", help="the tabletop's task; the curtain has its own"
+    )
+    action_noise: float = setting(
+        0.2, help="standard deviation of noise executed on top of the expert's actions", least=0
+    )
+    bc: Teacher = Teacher(episodes=320, iterations=300, batch_size=16, bptt_length=16, action_loss_coef=1.0)
+    iterations: int = setting(0, help="PPO iterations after cloning, one rollout each", least=0)
+    lr: float = setting(3e-4, help="learning rate of PPO after cloning", above=0)
+    ppo: PPO = PPO(minibatch=196, max_kl=0.05)
+    episodes: int = setting(64, help="held-out starts that success is measured on", least=1)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """On scenes that are not trained on."""
 
@@ -174,7 +195,9 @@ class Evaluation:
 @dataclass(frozen=True)
 class Config:
     seed: int = setting(0, help="seeds everything")
-    phase: Literal["teacher", "student", "adversarial", "all"] = setting("all", help="training phase to run")
+    phase: Literal["teacher", "student", "adversarial", "task", "all"] = setting(
+        "all", help="training phase to run; all: teacher, student and adversarial"
+    )
     teacher_path: str | None = setting(None, help="checkpoint whose world model to start from", exists=True)
     student_path: str | None = setting(None, help="checkpoint whose explorer to start from", exists=True)
     env: EnvConfig = EnvConfig()
@@ -184,7 +207,18 @@ class Config:
     rewards: Rewards = Rewards()
     student: Student = Student()
     adversarial: Adversarial = Adversarial()
+    task_phase: TaskPhase = TaskPhase()
     evaluation: Evaluation = Evaluation()
+
+    @property
+    def fitting(self) -> Teacher:
+        """How the world model is trained in this run."""
+        return self.task_phase.bc if self.phase == "task" else self.teacher
+
+    @property
+    def head_camera_prob(self) -> float:
+        """Probability that a training episode shows the head camera, which an explorer lacks."""
+        return 1.0 if self.phase == "task" else 0.5
 
 
 PRESETS = {
@@ -196,6 +230,12 @@ PRESETS = {
         student=Student(iterations=2, ppo=replace(Student().ppo, minibatch=18)),
         adversarial=Adversarial(
             iterations=2, episodes=4, world_model_updates=1, random_batch_size=4, explorer_batch_size=4
+        ),
+        task_phase=TaskPhase(
+            bc=Teacher(episodes=4, iterations=2, batch_size=4, bptt_length=4, action_loss_coef=1.0),
+            iterations=1,
+            ppo=replace(TaskPhase().ppo, minibatch=18),
+            episodes=4,
         ),
         evaluation=Evaluation(per_phase=1, episodes=4, horizon=2, horizon_starts=1),
     ),
@@ -225,7 +265,9 @@ PRESETS = {
 
 
 def planned(cfg: Config) -> dict[str, int]:
-    """The phases of a run and their iterations, in order."""
+    """The phases of a run and their iterations, in order; phase task is cloning, then PPO."""
+    if cfg.phase == "task":
+        return {"clone": cfg.task_phase.bc.iterations, "reinforce": cfg.task_phase.iterations}
     teacher, student, adversarial = cfg.teacher.iterations, cfg.student.iterations, cfg.adversarial.iterations
     iterations = {"teacher": teacher, "student": student, "adversarial": adversarial}
     return iterations if cfg.phase == "all" else {cfg.phase: iterations[cfg.phase]}

@@ -39,10 +39,10 @@ from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
-from lookact.rollout.recording import record
+from lookact.rollout.recording import record, record_demonstrations, stack_demonstrations
 from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.distributed import barrier, rank, world_size
+from lookact.training.distributed import barrier, is_main, rank, world_size
 from lookact.training.evaluation import Numbers
 from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.training.progress import progress
@@ -51,8 +51,6 @@ from lookact.training.weights import Weights, read_weights
 from lookact.types import PlanEpisode
 
 WEIGHT_DECAY = 0.01
-HEAD_CAMERA_PROB = 0.5
-"""Probability that a training episode shows the head camera, which the explorer lacks."""
 VectorEnvs = VectorEnv | InlineVectorEnv
 
 
@@ -117,6 +115,8 @@ class Data:
     """Of the held-out episodes."""
     expert: TokenSequences | None = None
     """Pick-and-place, to measure the duel on what neither side of it does."""
+    scripted: TokenSequences | None = None
+    """Every joint at ±1, held for 8 steps, in the scenes that the explorer is measured in."""
 
 
 def open_state(cfg: Config, source: Path | None) -> TrainState:
@@ -133,19 +133,30 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
     vision, act_only = model.freeze_vision_encoder, model.train_act_expert_only
     freeze(world_model, Freeze(vision, model.freeze_gen_expert, act_only, model.train_gen_expert_only))
     freeze(own, Freeze(vision, gen_expert=True, act_expert_only=act_only))
-    explorer = Explorer(own, stride=model.stride)
+    explorer = Explorer(own, stride=model.stride, cameras=cameras_of(cfg))
+    lr, critic_lr = cfg.task_phase.lr if cfg.phase == "task" else cfg.student.lr, cfg.student.critic_lr
     return TrainState(
-        make_envs(cfg.env),
+        make_envs(cfg.env, task_of(cfg)),
         world_model,
         explorer,
-        build_adamw({"world_model": world_model}, lr=cfg.teacher.lr, weight_decay=WEIGHT_DECAY, fused=True),
+        build_adamw({"world_model": world_model}, lr=cfg.fitting.lr, weight_decay=WEIGHT_DECAY, fused=True),
         NonFiniteGuard(),
-        open_optimizer(explorer, lr=cfg.student.lr, critic_lr=cfg.student.critic_lr),
+        open_optimizer(explorer, lr=lr, critic_lr=critic_lr),
         NonFiniteGuard(),
         RewardScale(),
         SequenceReplay(cfg.adversarial.replay_size),
         FrozenExplorer(),
     )
+
+
+def task_of(cfg: Config) -> str | None:
+    """The task of phase task."""
+    return cfg.task_phase.task_name if cfg.phase == "task" else None
+
+
+def cameras_of(cfg: Config) -> tuple[str, ...]:
+    """What a policy sees: an explorer has the wrist camera alone."""
+    return ("wrist", "head") if cfg.phase == "task" else ("wrist",)
 
 
 def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:
@@ -167,8 +178,9 @@ def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None
         members=model.ensemble_size,
         chunk=model.action_chunk,
         action_head=model.action_head,
+        foresight=model.foresight,
     )
-    corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus("reach")
+    corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus(task_of(cfg) or "reach")
     corpus = list(shapes.instructions) if cfg.env.is_outside else corpus
     return build_world_model(
         spec,
@@ -188,19 +200,21 @@ def load_model(model: WorldModel, checkpoint: Path) -> None:
     read_weights(model, checkpoint)()
 
 
-def env_maker(env: EnvConfig) -> Callable[[], gymnasium.Env[Any, Any]]:
-    """What a worker process calls, without loading torch; the time limit lies beyond the steps that are taken."""
+def env_maker(env: EnvConfig, task: str | None = None) -> Callable[[], gymnasium.Env[Any, Any]]:
+    """What a worker process calls, without loading torch; unless with a task, no episode ends within its steps."""
     if env.is_outside:
         # a single picture serves as both
         shown = dict(zip(("head", "wrist"), (*env.shapes.cameras, env.shapes.cameras[0])))
         how: dict[str, Any] = {"image_size": env.image_size, "max_steps": env.steps_per_episode + 2, "cameras": shown}
         return functools.partial(make_gym_control, env.name, instruction=env.instruction, **how)
     if env.name == "memory_curtain":
-        return functools.partial(MemoryCurtain, image_size=env.image_size, max_steps=env.steps_per_episode + 2)
+        steps = env.steps_per_episode + 2
+        return functools.partial(MemoryCurtain, image_size=env.image_size, max_steps=steps, point=task is not None)
     if env.name == "maniskill":
         return functools.partial(ManiSkillTable, **table_settings(env))
     make = noisy_table if env.name == "noisy_tv" else Tabletop
-    return functools.partial(make, task="reach", terminate_on_success=False, **table_settings(env))
+    settings = table_settings(env) | ({"max_steps": env.steps_per_episode} if task else {})
+    return functools.partial(make, task=task or "reach", terminate_on_success=task is not None, **settings)
 
 
 def table_settings(env: EnvConfig) -> dict[str, Any]:
@@ -213,11 +227,11 @@ def table_settings(env: EnvConfig) -> dict[str, Any]:
     }
 
 
-def make_envs(env: EnvConfig) -> VectorEnvs:
+def make_envs(env: EnvConfig, task: str | None = None) -> VectorEnvs:
     """This process's vector environment."""
     if not env.workers:
-        return InlineVectorEnv(env_maker(env), env.num_envs)
-    return VectorEnv(env_maker(env), env.num_envs, workers=min(env.workers, env.num_envs))
+        return InlineVectorEnv(env_maker(env, task), env.num_envs)
+    return VectorEnv(env_maker(env, task), env.num_envs, workers=min(env.workers, env.num_envs))
 
 
 def plan_episodes(seed: int, split: str, number: int, scene_reuse: int, *, together: bool = False) -> PlanEpisode:
@@ -258,16 +272,34 @@ def random_actions(env: EnvConfig, seed: int, split: str, number: int) -> NDArra
 
 def record_expert(env: EnvConfig, seed: int) -> Recording:
     """Pick-and-place by the scripted expert, as many episodes as environments: what nobody here trains on."""
-    steps, parts = env.steps_per_episode, []
     table = Tabletop(task="pick_place", terminate_on_success=False, **table_settings(env))
-    for row in range(env.num_envs):
-        episode = experts.record(table, seed=derive(seed, "expert", row))
-        arrays = [
-            np.stack([shown[name] for shown in episode.shown[: steps + 1]]) for name in ("wrist", "head", "state")
-        ]
-        parts.append((*arrays, episode.actions[:steps], episode.info["instruction"], np.ones(steps, np.bool_)))
+    episodes = [experts.record(table, seed=derive(seed, "expert", row)) for row in range(env.num_envs)]
     table.close()
-    return Recording(*(np.stack(column) for column in zip(*parts)))
+    return stack_demonstrations([(one.shown, one.actions) for one in episodes], env.steps_per_episode)
+
+
+def record_scripted(env: EnvConfig, seed: int) -> Recording:
+    """A script in the scenes of the explorer's evaluation."""
+    envs = make_envs(env)
+    plan = plan_episodes(seed, "explore", 0, env.scene_reuse, together=True)
+    recording = record(envs, script_actions("bang_bang_8", env, seed, "explore"), plan)
+    envs.close()
+    return recording
+
+
+def load_demonstrations(cfg: Config, folder: Path, split: str, episodes: int) -> Recording:
+    """The expert's episodes of the task, from `folder` where they are there; recorded by the main process."""
+    path = folder / f"{split}.npz"
+    if is_main() and not path.exists():
+        env, steps = env_maker(cfg.env, cfg.task_phase.task_name)(), cfg.env.steps_per_episode
+        act: Callable[[Any], NDArray[np.float32]] = experts.expert_action
+        if cfg.env.name == "memory_curtain":
+            act = MemoryCurtain.expert_action
+        how: dict[str, Any] = {"steps": steps, "noise": cfg.task_phase.action_noise, "seed": derive(cfg.seed, split)}
+        record_demonstrations(env, act, episodes=episodes, **how).save(path)
+        env.close()
+    barrier()
+    return load_recording(path)
 
 
 def script_actions(name: str, env: EnvConfig, *key: Any) -> NDArray[np.float32]:
@@ -318,9 +350,11 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     folder, vq = run.folder / "episodes", cfg.tokenizer
 
     def record_split(split: str, episodes: int) -> list[Recording]:
+        if cfg.phase == "task":
+            return [load_demonstrations(cfg, folder, split, episodes)]
         return record_random(cfg.env, folder, seed=cfg.seed, split=split, episodes=episodes)
 
-    train = record_split("random", cfg.teacher.episodes) if cfg.phase != "student" else []
+    train = record_split("random", cfg.fitting.episodes) if cfg.phase != "student" else []
     held_out = record_split("held_out", cfg.evaluation.episodes)
     if not cfg.teacher_path:
         size: dict[str, int] = {"steps": vq.gradient_steps, "batch_size": vq.batch_size}
@@ -330,12 +364,15 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     if tokens and cfg.phase in ("adversarial", "all") and cfg.adversarial.episodes:
         more = record_split("more", cfg.adversarial.episodes)
         adversarial = concat([tokens, tokenise(world_model, more)])
-    expert = tokenise(world_model, [record_expert(cfg.env, cfg.seed)]) if cfg.env.name == "tabletop" else None
-    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), expert)
+    others: list[TokenSequences] = []
+    if cfg.env.name == "tabletop" and cfg.phase != "task":
+        recorded = record_expert(cfg.env, cfg.seed), record_scripted(cfg.env, cfg.seed)
+        others = [tokenise(world_model, [one]) for one in recorded]
+    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), *others)
 
 
 def sample_batch(
-    world_model: WorldModel, sources: Sequence[tuple[TokenSequences, int]], seed: int
+    world_model: WorldModel, sources: Sequence[tuple[TokenSequences, int]], seed: int, head_camera_prob: float = 0.5
 ) -> tuple[EncodedSequences, torch.Tensor]:
     """This process's share of so many random episodes of each source, encoded, and each one's fold.
 
@@ -348,7 +385,7 @@ def sample_batch(
         parts.append(source[mine])
         folds.append(mine % world_model.spec.members)
     tokens = concat(parts)
-    head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < HEAD_CAMERA_PROB
+    head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < head_camera_prob
     return encode_sequences(world_model, tokens, head_seen), torch.cat(folds)
 
 

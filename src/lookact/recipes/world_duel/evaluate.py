@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import torch
-from numpy.typing import NDArray
 
-from lookact.algorithms.control_episodes import control_turn
-from lookact.algorithms.exploration import SCRIPTS, coverage, coverage_by_row, interaction, matched_actions
+from lookact.algorithms.exploration import (
+    SCRIPTS,
+    coverage,
+    coverage_by_row,
+    interaction,
+    joint_coverage,
+    matched_actions,
+)
+from lookact.algorithms.recorded_episodes import predicted_episodes, recorded_episode, select_rows
 from lookact.algorithms.world_model import (
     encode_sequences,
-    ensemble_nll,
-    generate_sequences,
     inputs_at,
-    predict_sequences,
     run_memory,
     tokenise,
 )
@@ -31,6 +34,7 @@ from lookact.algorithms.world_model_evaluation import (
     next_frame_numbers,
     open_loop_numbers,
     prediction_error,
+    task_numbers,
 )
 from lookact.data.jsonl import append_row, finite_or_none
 from lookact.data.lerobot.video import write_video
@@ -39,11 +43,12 @@ from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
-from lookact.recipes.world_duel.config import Config, phase_at, planned
+from lookact.recipes.world_duel.config import JOINTS, Config, phase_at, planned
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
     VectorEnvs,
+    cameras_of,
     explore,
     load_model,
     make_envs,
@@ -53,7 +58,7 @@ from lookact.recipes.world_duel.data import (
     script_actions,
 )
 from lookact.rollout.recording import record, record_with_infos
-from lookact.seeding import numpy_rng
+from lookact.seeding import derive, numpy_rng
 from lookact.training.atomic_io import write_text
 from lookact.training.distributed import is_main, rank, world_size
 from lookact.training.evaluation import (
@@ -65,12 +70,13 @@ from lookact.training.evaluation import (
     frame_strip,
     keep_episodes,
     keep_evaluation,
+    make_report,
     means_with_intervals,
     step_name,
 )
 from lookact.training.run import Run
 from lookact.training.trackers import cut_after
-from lookact.types import Episode, Image, Observation
+from lookact.types import Episode, Image
 
 REPORTS = "reports.json"
 """The last report of each phase, in the run's folder: a resumed run ends with all of them."""
@@ -129,8 +135,11 @@ def measure_explorer(
             found_there["noise"] = noise_in_view(recording.state)[:, 1:].mean(axis=1)
         numbers |= {f"{name}_{measure}": values for measure, values in found_there.items()}
         cells[f"{name}_cells"] = coverage(recording.state[..., cfg.env.position])
+        if not cfg.env.is_outside:
+            cells[f"{name}_joint_bins"] = joint_coverage(recording.state[..., JOINTS])
     report = means_with_intervals(numbers) | cells
-    for measure in ("error", "image_error", "cells", "contact_rate", "displacement"):
+    measured = ("error", "image_error", "cells", "joint_bins", "contact_rate", "displacement")
+    for measure in (name for name in measured if f"student_{name}" in report):
         own, others = report[f"student_{measure}"], [name for name in compared if name != "student"]
         best = max(report[f"{name}_{measure}"] for name in others)
         rivals = {"best": best} | {name: report[f"{name}_{measure}"] for name in ("random", "matched")}
@@ -139,9 +148,10 @@ def measure_explorer(
 
 
 def duel_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
-    """Prediction errors on the frozen explorer's episodes, on random ones and on an expert's."""
+    """Prediction errors on the frozen explorer's episodes, on random ones, on a script's and on an expert's."""
     compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
-    compared |= {"expert": data.expert} if data.expert is not None else {}
+    more = {"scripted": data.scripted, "expert": data.expert}
+    compared |= {name: sequences for name, sequences in more.items() if sequences is not None}
     error = partial(prediction_error, state.world_model, stride=stride)
     return {f"{name}_error": error(sequences) for name, sequences in compared.items()}
 
@@ -161,6 +171,8 @@ def report_on(
     state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Evaluate, and keep the phase's report, an example and a few episodes; the report, and its numbers as metrics."""
+    if cfg.phase == "task":
+        return report_task(state, data, cfg, run, phase)
     reports = read_reports(run)
     known = reports.get("student") or reports.get("teacher")
     if phase == "student" and known:
@@ -183,6 +195,29 @@ def report_on(
     episodes = example_episodes(state.world_model, shown, cfg, exploring=exploring)
     keep_evaluation(run.folder, step_name(step, phase), episodes)
     return report, flat_metrics(report)
+
+
+def report_task(
+    state: TrainState, data: Data, cfg: Config, run: Run, phase: str
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Success of the policy on held-out starts, and prediction on held-out demonstrations; also as metrics."""
+    if phase == "clone":
+        state.explorer.model.load_state_dict(state.world_model.state_dict())
+    report = measure_task(state.explorer, state.envs, cfg, "validate")
+    frames = torch.from_numpy(np.concatenate([one.wrist for one in data.recordings]))
+    encoded = encode_sequences(state.world_model, data.held_out)
+    numbers = next_frame_numbers(state.world_model, encoded, frames, stride=cfg.model.stride)
+    report["world_model"] = means_with_intervals(numbers)
+    if is_main():
+        write_text(run.folder / REPORTS, json.dumps(read_reports(run) | {phase: report}, indent=2) + "\n")
+    return report, flat_metrics(report)
+
+
+def measure_task(policy: Explorer, envs: VectorEnvs, cfg: Config, split: str) -> dict[str, Any]:
+    """Success and length of a greedy policy's episodes, from starts that no demonstration has."""
+    how: dict[str, Any] = {"steps": cfg.env.steps_per_episode, "episodes": cfg.task_phase.episodes}
+    numbers = task_numbers(policy, envs, seed=derive(cfg.seed, split), **how)
+    return make_report(numbers, rates=("success_rate",)).plain()
 
 
 def read_reports(run: Run) -> dict[str, Any]:
@@ -243,61 +278,6 @@ def example_episodes(
     return predicted_episodes(world_model, select_rows(recording, rows), numbers, name, stride=cfg.model.stride)
 
 
-@torch.no_grad()
-def predicted_episodes(
-    world_model: WorldModel, recording: Recording, numbers: Sequence[int], name: str, *, stride: int
-) -> Iterator[Episode]:
-    """Rows of a recording with the predicted frames; the reward is the surprise, in nats a token."""
-    encoded = encode_sequences(world_model, tokenise(world_model, [recording]))
-    memory = run_memory(world_model, encoded)
-    nll = ensemble_nll(predict_sequences(world_model, encoded, memory, stride=stride), encoded.ids[:, 1:])
-    surprise = nll.flatten(2).mean(dim=2).double().cpu().numpy()
-    generated = generate_sequences(world_model, encoded, memory, stride=stride)
-    for row, number in enumerate(numbers):
-        frames: Image = world_model.vq.decode(generated[row]).cpu().numpy()
-        yield recorded_episode(recording, row, number, name, surprise[row], frames)
-
-
-def select_rows(recording: Recording, rows: Sequence[int]) -> Recording:
-    return Recording(**{field.name: getattr(recording, field.name)[list(rows)] for field in fields(recording)})
-
-
-def recorded_episode(
-    recording: Recording,
-    row: int,
-    number: int,
-    name: str,
-    rewards: NDArray[np.float64] | None = None,
-    predicted: Image | None = None,
-) -> Episode:
-    """One row of a recording as an Episode."""
-    text, steps = str(recording.texts[row]), int(recording.mask[row].sum())
-
-    def observation(t: int) -> Observation:
-        images = {"wrist": recording.wrist[row, t], "head": recording.head[row, t]}
-        if predicted is not None and t:
-            images["predicted"] = predicted[t - 1]
-        return Observation(text, images, state=recording.state[row, t])
-
-    def info(t: int) -> dict[str, float]:
-        if predicted is None:
-            return {}
-        truth = torch.from_numpy(recording.wrist[row, t + 1 : t + 2])
-        return {"psnr": float(psnr(torch.from_numpy(predicted[t : t + 1]), truth)[0])}
-
-    turns = [
-        control_turn(
-            observation(t),
-            recording.actions[row, t],
-            0.0 if rewards is None else rewards[t],
-            truncated=t == steps - 1,
-            info=info(t),
-        )
-        for t in range(steps)
-    ]
-    return Episode(f"{name}-{number:04d}", number, 0, tuple(turns), observation(steps) if turns else None)
-
-
 # ---- lookact eval, lookact collect
 
 
@@ -311,6 +291,11 @@ def evaluate(
         keep_episodes(folder / EPISODES, (recorded_episode(recordings[0], row, row, "random") for row in rows))
         return _random_report(cfg, recordings)
     assert checkpoint is not None
+    if cfg.phase == "task":
+        policy, envs = open_explorer(cfg, checkpoint), make_envs(cfg.env, cfg.task_phase.task_name)
+        report = measure_task(policy, envs, replace(cfg, task_phase=replace(cfg.task_phase, episodes=episodes)), "test")
+        envs.close()
+        return report
     world_model = open_model(cfg, checkpoint)
     load_model(world_model, checkpoint)
     held_out = tokenise(world_model, recordings)
@@ -349,7 +334,7 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
 
 def open_explorer(cfg: Config, checkpoint: Path) -> Explorer:
     """The explorer of a checkpoint."""
-    explorer = Explorer(open_model(cfg, checkpoint), stride=cfg.model.stride)
+    explorer = Explorer(open_model(cfg, checkpoint), stride=cfg.model.stride, cameras=cameras_of(cfg))
     load_model(explorer.model, checkpoint / "student")
     return explorer
 

@@ -18,7 +18,8 @@ SHAPES = (
     *(f"env.{name}" for name in ("control", "image_size")),
     *(f"tokenizer.{name}" for name in ("codebook_size", "latent_dim", "width", "scales")),
     *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "ensemble_size")),
-    *(f"model.{name}" for name in ("action_chunk", "action_head", "action_dim", "state_dim", "lora_rank")),
+    *(f"model.{name}" for name in ("action_chunk", "action_head", "foresight", "action_dim", "state_dim")),
+    "model.lora_rank",
 )
 """Settings without which a checkpoint's weights do not fit."""
 
@@ -63,6 +64,10 @@ def check_phase(cfg: Config) -> None:
         raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
     if cfg.phase == "adversarial" and not cfg.student_path:
         raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
+    if cfg.phase == "task" and cfg.env.name not in ("tabletop", "memory_curtain"):
+        raise ConfigError(
+            f"phase task has an expert in tabletop and memory_curtain, not in {cfg.env.name}: set env.name"
+        )
     if cfg.teacher_path:
         need_files(Path(cfg.teacher_path), "world-duel", CHECKPOINT)
     if cfg.student_path:
@@ -90,7 +95,7 @@ def check_shape(cfg: Config) -> None:
 
 def recorded_bytes(cfg: Config) -> int:
     """Size of the recorded frames of both cameras."""
-    random = cfg.teacher.episodes if cfg.phase != "student" else 0
+    random = cfg.fitting.episodes if cfg.phase != "student" else 0
     more = cfg.adversarial.episodes if cfg.phase in ("adversarial", "all") else 0
     frames = (random + more + cfg.evaluation.episodes) * (cfg.env.steps_per_episode + 1) * 2
     return frames * cfg.env.image_size**2 * 3

@@ -3,6 +3,7 @@
 Phase teacher: episodes of random actions; a VQ tokenizer is fitted on their frames, then the world model predicts the
 next wrist frame's tokens from frames, actions, state and GRU memory (truncated BPTT). Phase student: the world model is
 frozen, and an explorer learns by PPO on its memory divergence and uncertainty. Phase adversarial: both in turn.
+Phase task: the same model, trained on an expert's episodes, acts by its foresight; PPO by the task's own reward.
 """
 
 from __future__ import annotations
@@ -15,55 +16,48 @@ from torch import Tensor
 
 from lookact.algorithms import control_ppo
 from lookact.algorithms import world_model as fitting
-from lookact.algorithms.exploration import noise_share
-from lookact.algorithms.token_ppo import mean_over_processes
+from lookact.algorithms.exploration import noise_share, reward_metrics
 from lookact.data.sequences import TokenSequences, concat
 from lookact.models.actor_critic import score
 from lookact.models.world_model.model import WorldModel, mean_logits
 from lookact.ops.imitation import token_accuracy
 from lookact.ops.masked import Metrics, whiten
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
+from lookact.ops.value_loss import value_loss
+from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
-from lookact.recipes.world_duel.data import (
-    Data,
-    TrainState,
-    explore,
-    load_data,
-    open_state,
-    reward_terms,
-    sample_batch,
-    scripted_episodes,
-)
+from lookact.recipes.world_duel.data import Data, TrainState
 from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, duel_errors, evaluate, read_reports, report_on
 from lookact.recipes.world_duel.preflight import check_phase
+from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import all_reduce_sum, gather, sum_by_name, sum_gradients
-from lookact.training.optim import clip_and_step, learning_rate, set_learning_rate
+from lookact.training.optim import clip_and_step, set_learning_rate
 from lookact.training.run import Run
 from lookact.training.settings import PPO
 
 __all__ = ["collect", "evaluate", "main"]
+SHOWN = {"student": "reward/total", "reinforce": "rollout/success_rate"}  # beside the progress bar
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
     check_phase(cfg)
-    state = open_state(cfg, run.resumed_from)
+    state = sources.open_state(cfg, run.resumed_from)
     weights, saved = state.weights(cfg.model, with_explorer=cfg.phase != "teacher"), state.saved()
-    data = load_data(state.world_model, cfg, run)
+    data = sources.load_data(state.world_model, cfg, run)
     run.restore(weights=weights, state=saved)
-    lines = EpisodeMetrics(run.folder, run.done)
-    report: dict[str, Any] = {}
+    lines, report = EpisodeMetrics(run.folder, run.done), dict[str, Any]()
 
     for step in run.steps(sum(planned(cfg).values()), cfg.phase):
-        phase, number = phase_at(cfg, step)
-        began = time.perf_counter()
+        (phase, number), began = phase_at(cfg, step), time.perf_counter()
         if number == 1:
             begin_phase(state, data, cfg, phase)
-        if phase == "teacher":
+        if phase in ("teacher", "clone"):
             metrics = teacher_step(state, data, cfg, number)
         elif phase == "student":
             metrics, _ = student_step(state, cfg, number)
+        elif phase == "reinforce":
+            metrics = task_step(state, cfg, number)
         else:
             metrics = adversarial_step(state, data, cfg, number)
         learned = time.perf_counter()
@@ -75,7 +69,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             report, numbers = report_on(state, data, cfg, run, phase, step)
             metrics |= numbers | {"time/evaluate": time.perf_counter() - learned}
         lines.add(step, phase, metrics)
-        run.log(metrics, step, show="reward/total" if phase == "student" else "world/token_accuracy")
+        run.log(metrics, step, show=SHOWN.get(phase, "world/token_accuracy"))
         if due:
             run.save(step, weights=weights, state=saved, metrics=metrics, keep=cfg.evaluation.keep)
     state.envs.close()
@@ -87,39 +81,39 @@ def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
     if phase == "student" and cfg.phase == "all":
         state.explorer.model.load_state_dict(state.world_model.state_dict())
     if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
-        terms = reward_terms(state.world_model, data.held_out, cfg)
+        terms = sources.reward_terms(state.world_model, data.held_out, cfg)
         state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
     if phase == "adversarial":
         frozen = state.frozen_explorer
-        frozen.episodes.add(explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
+        frozen.episodes.add(sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
         frozen.initial_errors = duel_errors(state, data, stride=cfg.model.stride)
 
 
 def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
-    """Phase teacher: the world model learns from a batch of random episodes."""
+    """Phase teacher: the world model learns from a batch of random episodes; in phase task, of the expert's."""
     assert data.train is not None
-    seed, teacher = derive(cfg.seed, "teacher", number), cfg.teacher
+    seed, teacher = derive(cfg.seed, "teacher", number), cfg.fitting
     schedule: dict[str, Any] = {"warmup": teacher.warmup, "total": teacher.iterations, "schedule": "cosine"}
     metrics = set_learning_rate(state.world_model_optimizer, number, floor=0.05, **schedule)
-    batch, folds = sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed)
-    return metrics | fit_world_model(state, batch, folds, cfg, seed)
+    batch = sources.sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed, cfg.head_camera_prob)
+    return metrics | fit_world_model(state, *batch, cfg, seed)
 
 
 def fit_world_model(
     state: TrainState, batch: fitting.EncodedSequences, folds: Tensor, cfg: Config, seed: int
 ) -> dict[str, float]:
     """Truncated BPTT, one gradient step a window: in order with the memory carried on, or at random; mean metrics."""
-    world_model, optimizer, length = state.world_model, state.world_model_optimizer, cfg.teacher.bptt_length
+    world_model, optimizer, length = state.world_model, state.world_model_optimizer, cfg.fitting.bptt_length
     guard, rng, generator = state.world_model_guard, numpy_rng(seed, "windows"), torch_rng(seed, "flow")
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     carry, taken = world_model.memory.initial(len(batch.frames)), []
     for index in range(-(-batch.steps // length)):
         start = index * length
-        if not cfg.teacher.sequential_training:
+        if not cfg.fitting.sequential_training:
             start = int(rng.integers(0, max(1, batch.steps - length + 1)))
             carry = fitting.memory_state_at(world_model, batch, start)
         times = torch.arange(start, min(start + length, batch.steps))
-        how: dict[str, Any] = {"stride": cfg.model.stride, "action_loss_coef": cfg.teacher.action_loss_coef}
+        how: dict[str, Any] = {"stride": cfg.model.stride, "action_loss_coef": cfg.fitting.action_loss_coef}
         loss, stats, carry = world_model_loss(world_model, batch, times, carry, folds, generator=generator, **how)
         # update: the mean over the steps of all processes
         count = float(batch.mask[:, times].sum())
@@ -150,7 +144,8 @@ def world_model_loss(
     inputs, actions = fitting.inputs_at(world_model, batch, times, memory, stride=stride)
     # next-frame prediction: cross-entropy of its VQ tokens, teacher-forced from coarse to fine
     target, mask = batch.ids[:, times + 1].flatten(0, 1), batch.mask[:, times].flatten()
-    logits = world_model.predict(inputs, actions, target)
+    seen = fitting.draw_action_seen(world_model, len(target), generator)
+    logits = world_model.predict(inputs, actions, target, seen)
     loss = fitting.next_token_loss(logits, target, mask, folds.repeat_interleave(len(times)))
     accuracy = token_accuracy(mean_logits(logits), target, mask.unsqueeze(1).expand(target.shape))
     metrics = {"loss/world_model": loss.detach(), "world/token_accuracy": accuracy}
@@ -169,30 +164,39 @@ def student_step(
     """Phase student: PPO of the explorer on intrinsic rewards; the metrics, and the episodes it explored."""
     ppo, rewards = cfg.student.ppo, cfg.rewards
     # rollouts: one episode in every environment
-    rollout, sequences = explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
-
+    rollout, sequences = sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
     # intrinsic rewards, minus what random actions earn: the critic starts at zero
     weights = rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight
-    terms = state.reward_scale.weighted(reward_terms(state.world_model, sequences, cfg), weights)
+    terms = state.reward_scale.weighted(sources.reward_terms(state.world_model, sequences, cfg), weights)
     mask = sequences.mask.to(terms.novelty.device)
     total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
     gain = (total - sum(weights)).masked_fill(~mask, 0.0).T
+    metrics = reinforce(state, rollout, gain, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
+    metrics |= reward_metrics(terms, total, mask, state.explorer.model.action_head.log_std)
+    return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
 
+
+def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
+    """Phase task after cloning: PPO by the task's own reward."""
+    seed = derive(cfg.seed, "task", number)
+    plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
+    rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
+    return control_ppo.rollout_metrics(rollout, 0) | reinforce(
+        state, rollout, rollout.rewards, cfg.task_phase.ppo, seed=seed
+    )
+
+
+def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int) -> dict[str, float]:
+    """PPO of the explorer on a rollout with rewards (t, rows)."""
     # advantages
-    advantages = control_ppo.compute_advantages(rollout, gain, gamma=ppo.gamma, lam=ppo.lam)
+    advantages = control_ppo.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
     returns = advantages + rollout.values
     metrics = control_ppo.critic_metrics(rollout, returns)
     if ppo.whiten:
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
     batch = control_ppo.make_batch(rollout, advantages, returns)
-
     # update
-    metrics |= ppo_update(state, batch, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
-    named = {"memory": terms.divergence, "uncertainty": terms.uncertainty, "novelty": terms.novelty, "total": total}
-    means = {f"reward/{name}": values[mask].mean() for name, values in named.items()}
-    means["policy/std"] = state.explorer.model.action_head.log_std.detach().exp().mean()
-    metrics |= mean_over_processes(means)
-    return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
+    return metrics | ppo_update(state, batch, ppo, seed=seed)
 
 
 def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int) -> dict[str, float]:
@@ -205,10 +209,7 @@ def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, see
         scores = score(explorer(minibatch.inputs), minibatch.inputs.actions)
         mask, returns = minibatch.mask, minibatch.returns
         assert scores.values is not None
-        if ppo.value_loss == "clipped":
-            value, _ = clipped_value_loss(scores.values, minibatch.old_values, returns, mask, clip=ppo.value_clip)
-        else:
-            value, _ = huber_value_loss(scores.values, returns, mask, delta=ppo.value_clip)
+        value = value_loss(scores.values, minibatch.old_values, returns, mask, kind=ppo.value_loss, clip=ppo.value_clip)
         old = minibatch.old_logprobs, minibatch.advantages
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
@@ -234,17 +235,18 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     if adversarial.behaviour_policy == "explorer":
         metrics, found = student_step(state, cfg, number, "duel")
     else:
-        metrics, found = {}, scripted_episodes(state, cfg, number)
+        metrics, found = {}, sources.scripted_episodes(state, cfg, number)
     state.replay.add(concat(gather(found)))
-    lr = learning_rate(number, peak=adversarial.lr, total=adversarial.iterations, schedule="cosine", floor=0.05)
-    for group in state.world_model_optimizer.param_groups:
-        group["lr"] = lr
+    schedule: dict[str, Any] = {"total": adversarial.iterations, "schedule": "cosine", "peak": adversarial.lr}
+    set_learning_rate(state.world_model_optimizer, number, floor=0.05, **schedule)
     random = data.adversarial, adversarial.random_batch_size
     explored = state.replay.all(), adversarial.explorer_batch_size
     updates = []
     for index in range(adversarial.world_model_updates):
         seed = derive(cfg.seed, "duel", number, index)
-        updates.append(fit_world_model(state, *sample_batch(state.world_model, [random, explored], seed), cfg, seed))
+        updates.append(
+            fit_world_model(state, *sources.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
+        )
     metrics |= fitting.average(updates)
     errors = duel_errors(state, data, stride=cfg.model.stride)
     return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}
