@@ -48,5 +48,9 @@ class Terminated(SystemExit):
         super().__init__(143)
 
 
+class VerificationError(LookActError):
+    """A result that was run again came out otherwise."""
+
+
 class TrainingStopped(LookActError):
     """A run ended itself: the loss is not finite, or too many episodes failed."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "train a recipe",
     "eval": "measure a checkpoint, or a random policy",
     "pretrain": "make the general tiny model that --model.source general-tiny takes",
+    "verify": "run a result again and compare, number by number",
     "collect": "run episodes and keep them on disk",
     "config": "print a recipe's settings as YAML",
     "plan": "say whether a run fits its GPUs, and how long a step takes",

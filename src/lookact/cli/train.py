@@ -42,6 +42,7 @@ from lookact.training.run_files import (
 TAKES_SETTINGS = True
 EXAMPLES = (
     "lookact train nav-rloo --preset debug",
+    "lookact train rloo --task frozen-lake",
     "lookact train nav-rloo --processes 2",
     "lookact train nav-rloo --name warm --seed 3 --learn.lr 1e-4",
     "lookact train nav-rloo --config my.yaml --auto-resume",
@@ -72,6 +73,18 @@ def add_options(parser: Parser) -> None:
 def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
     if show_help(parser, arguments):
         return
+    cfg, folder, result = train_from(arguments, words, parser)
+    if is_launched():
+        return
+    seed = f", seed {cfg.seed}" if hasattr(cfg, "seed") else ""
+    show_result(result, as_json=arguments.json, title=f"{recipe_title(arguments.recipe, cfg)}{seed}")
+    if not arguments.json:
+        say(f" the run is in {folder}")
+        say(f" in the browser: lookact view {folder}")
+
+
+def train_from(arguments: Arguments, words: Sequence[str], parser: Parser) -> tuple[Any, Path, dict[str, Any]]:
+    """Train as a command line says: the config, the run folder and the result."""
     recall_recipe(arguments)
     load_settings(arguments.recipe)
     resume = arguments.resume
@@ -90,13 +103,7 @@ def run(arguments: Arguments, words: list[str], parser: Parser) -> None:
         origin=origin_of(arguments, begun),
         **how,
     )
-    if is_launched():
-        return
-    seed = f", seed {cfg.seed}" if hasattr(cfg, "seed") else ""
-    show_result(result, as_json=arguments.json, title=f"{recipe_title(arguments.recipe, cfg)}{seed}")
-    if not arguments.json:
-        say(f" the run is in {folder}")
-        say(f" in the browser: lookact view {folder}")
+    return cfg, folder, result
 
 
 def train_together(
