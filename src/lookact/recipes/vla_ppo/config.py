@@ -117,10 +117,15 @@ class EnvConfig:
         return ActionSpace(self.control, "none", "open_positive", FPS) if self.is_tabletop else None
 
     @property
+    def rate(self) -> int:
+        """Decisions a second: frames of demonstrations and videos."""
+        return self.shapes.rate
+
+    @property
     def shapes(self) -> ControlShapes:
         """Cameras, sizes and instructions; another's environment is tried out for them."""
         if self.is_tabletop:
-            return ControlShapes(self.cameras, STATE_SIZE, ACTION_SIZES[self.control], ())
+            return ControlShapes(self.cameras, STATE_SIZE, ACTION_SIZES[self.control], (), FPS)
         own = () if self.cameras == CAMERAS else self.cameras
         return control_shapes(self.task, own, instruction=self.instruction, known=TASKS)
 

@@ -34,7 +34,7 @@ from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vlm.sources import TINY
-from lookact.recipes.vla_ppo.config import BC, FPS, Config, EnvConfig, Learn, Model
+from lookact.recipes.vla_ppo.config import BC, Config, EnvConfig, Learn, Model
 from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
 from lookact.training.distributed import rank, world_size
@@ -235,7 +235,7 @@ def open_demos(folder: Path, env: EnvConfig, rename: Sequence[str] = ()) -> Iter
 def write_demos(folder: Path, env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> int:
     """Record and write `count` demonstrations; the folder is there as a whole or not at all."""
     demos = record_demos(env, seed=seed, count=count, noise=noise, workers=workers)
-    return write_demonstrations(folder, demos, fps=FPS, robot=ROBOT, space=env.action_space)
+    return write_demonstrations(folder, demos, fps=env.rate, robot=ROBOT, space=env.action_space)
 
 
 def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> Iterator[Demonstration]:
