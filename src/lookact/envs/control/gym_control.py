@@ -249,7 +249,9 @@ def control_shapes(
     except Exception as error:
         told = " ".join(str(error).split())
         raise ConfigError(f"{source} does not run: {type(error).__name__}: {told}") from error
-    return ControlShapes(wanted, env.state_size, int(np.prod(env.actions.shape)), instructions, env.metadata["render_fps"])
+    return ControlShapes(
+        wanted, env.state_size, int(np.prod(env.actions.shape)), instructions, env.metadata["render_fps"]
+    )
 
 
 def _probe(env: GymControl) -> tuple[str, ...]:

@@ -209,7 +209,9 @@ def measure(
         found[shift] = summarise(results)
         name = IN_DISTRIBUTION if shift == "none" else shift
         if videos is not None:
-            write_videos([result for result in results if result.number < evaluation.videos], videos, name, fps=env.rate)
+            write_videos(
+                [result for result in results if result.number < evaluation.videos], videos, name, fps=env.rate
+            )
         if keep is not None:
             keep(name, to_episodes(results, name=f"{split}-{name}", seed=seed, split=split, shift=shift))
     report: dict[str, Any] = found.pop("none")
