@@ -192,6 +192,10 @@ class Learn:
     failure_starts: float = setting(
         0.0, help="probability of beginning an episode where one lately failed", least=0, below=1
     )
+    advantage: Literal["gae", "rloo", "grpo"] = setting(
+        "gae", help="GAE of the critic, or returns compared within groups of episodes from one start, without a critic"
+    )
+    group_size: int = setting(8, help="episodes from each start for rloo and grpo; divides `learn.num_envs`", least=2)
     curriculum_start_fraction: float = setting(
         1.0, help="curriculum: the easiest fraction of starts that PPO begins with; 1: all", above=0, most=1
     )

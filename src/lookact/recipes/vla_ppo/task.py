@@ -159,6 +159,10 @@ def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> Pipe
     num_envs, odd = divmod(learn.num_envs, world_size())
     if odd or not num_envs:
         raise ConfigError(f"learn.num_envs = {learn.num_envs}: give a multiple of the {world_size()} processes")
+    if learn.advantage != "gae" and num_envs % learn.group_size:
+        raise ConfigError(
+            f"learn.group_size = {learn.group_size}: {num_envs} environments of a process do not fall into such groups"
+        )
     return PipelinedVectorEnv(
         table_maker(env, true_state=true_state),
         num_envs,
@@ -171,14 +175,15 @@ def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> Pipe
 def plan_iteration(cfg: Config, step: int, failed: FailedStarts | None = None) -> PlanEpisode:
     """The episodes of an iteration, seeded by its number: a resumed run needs no simulator's state.
 
-    Some begin where others `failed`.
+    Some begin where others `failed`. Rows that are compared with each other begin alike.
     """
     seed, share = derive(cfg.seed, "learn", step), start_fraction(cfg.learn, step)
+    alike = 1 if cfg.learn.advantage == "gae" else cfg.learn.group_size
 
     # asked for again in every step until the episode begins
     @lru_cache(maxsize=4 * cfg.learn.num_envs)
     def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
-        own = derive(seed, rank() + world_size() * row, episode)
+        own = derive(seed, rank() + world_size() * (row // alike), episode)
         again = {} if failed is None else failed.choose(own, cfg.learn.failure_starts)
         return own, again if again or share == 1.0 or not cfg.env.is_tabletop else {
             "start_seed": easy_start(cfg.env, own, round(1 / share))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from lookact.algorithms.behaviour_cloning import bc_loss, tabulate
+from lookact.algorithms.control_groups import group_advantages
 from lookact.algorithms.control_ppo import (
     FailedStarts,
     Learner,
@@ -33,6 +35,7 @@ from lookact.algorithms.control_ppo import (
 )
 from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
 from lookact.algorithms.supervised_phase import supervised_phase
+from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
@@ -170,9 +173,11 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
             metrics |= samples.count(rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(rollout)
 
-            # rewards, advantages, update: the critic alone at first
+            # rewards, advantages, update: the critic alone at first, where there is one
             acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
-            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=step > learn.critic_warmup)
+            ready = step > learn.critic_warmup or learn.advantage != "gae"
+            how: dict[str, Any] = {"advantage": learn.advantage, "group_size": learn.group_size}
+            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=ready, **how)
             metrics |= {"time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
 
             # evaluate, log, checkpoint
@@ -189,7 +194,14 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
 
 
 def ppo_update(
-    learner: Learner, rollout: Rollout, ppo: PPO, *, seed: int, train_actor: bool = True
+    learner: Learner,
+    rollout: Rollout,
+    ppo: PPO,
+    *,
+    seed: int,
+    train_actor: bool = True,
+    advantage: Literal["gae", "rloo", "grpo"] = "gae",
+    group_size: int = 8,
 ) -> dict[str, float]:
     """Gradient steps from a rollout; without `train_actor` only the critic learns."""
     policy, optimizer = learner.policy, learner.optimizer
@@ -197,10 +209,16 @@ def ppo_update(
     # rewards, divided by the standard deviation of discounted returns
     rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
 
-    # advantages: GAE, whitened over the rollout; the values' targets come before whitening
-    advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    returns = advantages + rollout.values
-    if ppo.whiten:
+    # advantages: GAE, whitened over the rollout (the values' targets come before), or a comparison of episodes
+    compared: dict[str, Tensor] = {}
+    if advantage == "gae":
+        advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
+        returns = advantages + rollout.values
+    else:
+        advantages, counted, compared = group_advantages(rollout, rewards, size=group_size, kind=advantage)
+        # the critic is left as it is
+        rollout, returns, ppo = replace(rollout, mask=counted), rollout.values, replace(ppo, value_coef=0.0)
+    if ppo.whiten and advantage == "gae":
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
     batch = make_batch(rollout, advantages, returns, reference=learner.reference)
 
@@ -221,7 +239,7 @@ def ppo_update(
         taken.append(stats | take_step(loss=stats["loss/total"]))
     if learner.states is not None:
         update_state_statistics(rollout, learner.states, policy)
-    metrics = critic_metrics(rollout, returns) | mean_metrics(taken)
+    metrics = critic_metrics(rollout, returns) | mean_metrics(taken) | mean_over_processes(compared)
     return metrics | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
