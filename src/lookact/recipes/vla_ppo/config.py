@@ -192,6 +192,9 @@ class Learn:
     failure_starts: float = setting(
         0.0, help="probability of beginning an episode where one lately failed", least=0, below=1
     )
+    curiosity: float = setting(
+        0.0, help="weight of a state's novelty (random network distillation) as an added reward; 0: none", least=0
+    )
     advantage: Literal["gae", "rloo", "grpo"] = setting(
         "gae", help="GAE of the critic, or returns compared within groups of episodes from one start, without a critic"
     )

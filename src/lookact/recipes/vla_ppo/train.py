@@ -34,6 +34,7 @@ from lookact.algorithms.control_ppo import (
     update_state_statistics,
 )
 from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
+from lookact.algorithms.novelty import Novelty
 from lookact.algorithms.supervised_phase import supervised_phase
 from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.packing import shuffled
@@ -161,6 +162,9 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
         learner = open_learner(policy, **task.learner_options(cfg))
         weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
         state = learner.state() | {"failed_starts": failed, "samples": samples}
+        if learn.curiosity:
+            novelty = Novelty(policy.spec.true_state or policy.spec.state_size, seed=cfg.seed, device=policy.device)
+            state["novelty"] = novelty
         run.restore(weights=weights, state=state)
         for step in run.steps(learn.iterations, "PPO"):
             # schedules: standard deviation of actions, learning rates
@@ -172,6 +176,12 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             plan = task.plan_iteration(cfg, step, failed)
             rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
             metrics |= samples.count(rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(rollout)
+
+            # curiosity, as an added reward
+            if learn.curiosity:
+                bonus = novelty.reward(rollout)
+                metrics |= mean_over_processes({"reward/novelty": masked_mean(bonus, rollout.mask)})
+                rollout = replace(rollout, rewards=rollout.rewards + learn.curiosity * bonus)
 
             # rewards, advantages, update: the critic alone at first, where there is one
             acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
