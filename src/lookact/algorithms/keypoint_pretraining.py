@@ -111,7 +111,7 @@ def naming_loss(scores: Tensor, named: Tensor) -> Tensor:
     """Mean cross-entropy of scores (b, sum(NAMED)) on what is named (b, 3); what is not counts nothing."""
     losses = [
         functional.cross_entropy(part, truth, ignore_index=UNNAMED)
-        for part, truth in zip(scores.split(NAMED, dim=1), named.unbind(dim=1))
+        for part, truth in zip(torch.split(scores, list(NAMED), dim=1), named.unbind(dim=1))
         if (truth != UNNAMED).any()
     ]
     return torch.stack(losses).mean()

@@ -6,12 +6,15 @@ reward. It pays for reaching what is new where a sparse reward tells nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.models.vla.encoders import initialise
+from lookact.ops.masked import masked_mean
 from lookact.ops.moments import RunningMoments, sums
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import torch_rng
@@ -27,7 +30,10 @@ WIDEST = 5.0
 class Novelty:
     """The novelty of states (n, s), in units of its deviation over all states so far; learns from what it is shown."""
 
-    def __init__(self, size: int, *, seed: int, lr: float = 1e-3, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, size: int, *, seed: int, weight: float = 1.0, lr: float = 1e-3, device: torch.device | str = "cpu"
+    ) -> None:
+        self.weight = weight
         generator = torch_rng(seed, "novelty")
         self.target, self.predictor = _perceptron(size, generator), _perceptron(size, generator)
         self.target.requires_grad_(False).to(device)
@@ -60,6 +66,12 @@ class Novelty:
         found[:-1] = errors[1:] * goes_on / float(self.errors.deviation)
         return found
 
+    def added_to(self, rollout: Rollout) -> tuple[Rollout, dict[str, float]]:
+        """The rollout with its novelty, times the weight, in its rewards, and the metrics of it."""
+        novelty = self.reward(rollout)
+        metrics = mean_over_processes({"reward/novelty": masked_mean(novelty, rollout.mask)})
+        return replace(rollout, rewards=rollout.rewards + self.weight * novelty), metrics
+
     def state_dict(self) -> dict[str, Any]:
         names = ("predictor", "optimizer", "states", "errors")
         return {name: getattr(self, name).state_dict() for name in names}
@@ -80,6 +92,12 @@ class Novelty:
     def _count(moments: RunningMoments, vectors: Tensor) -> None:
         count, total, squares = sums(vectors.cpu())
         moments.merge(all_reduce_sum(count), all_reduce_sum(total), all_reduce_sum(squares))
+
+
+def open_novelty(policy: Any, weight: float, *, seed: int) -> Novelty | None:
+    """Of the true states that a policy's critic is given, or else of its own; None without a weight."""
+    size = policy.spec.true_state or policy.spec.state_size
+    return Novelty(size, seed=seed, weight=weight, device=policy.device) if weight else None
 
 
 def _perceptron(size: int, generator: torch.Generator) -> nn.Sequential:

@@ -312,8 +312,10 @@ def test_groups_improve_a_policy_without_a_critic(kind):
     for update in range(16):
         alike = partial(_alike, 10**6 * update)
         rollout = collect_experience(policy, envs, steps=12, seed=update, plan_episode=alike)
-        how = {"advantage": kind, "group_size": 8}
-        told.append(rollout_metrics(rollout, 0) | ppo_update(learner, rollout, PPO(minibatch=128), seed=update, **how))
+        told.append(
+            rollout_metrics(rollout, 0)
+            | ppo_update(learner, rollout, PPO(minibatch=128), seed=update, groups=(kind, 8))
+        )
     success = [each["rollout/success_rate"] for each in told]
     # seeds 0, 1, 2 came from 0.3 and less to 0.97 and more
     assert success[0] < 0.3

@@ -204,6 +204,11 @@ class Learn:
     )
     curriculum_iterations: int = setting(20, help="iterations over which that fraction grows to 1", least=1)
 
+    @property
+    def groups(self) -> tuple[Literal["rloo", "grpo"], int] | None:
+        """How episodes are compared, and how many; None: by the critic."""
+        return None if self.advantage == "gae" else (self.advantage, self.group_size)
+
 
 @dataclass(frozen=True)
 class Evaluation:

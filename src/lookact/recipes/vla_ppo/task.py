@@ -34,10 +34,10 @@ from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vlm.sources import TINY
-from lookact.recipes.vla_ppo.config import BC, Config, EnvConfig, Learn, Model
+from lookact.recipes.vla_ppo.config import Config, EnvConfig, Learn, Model
 from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
-from lookact.training.distributed import rank, world_size
+from lookact.training.distributed import barrier, is_main, rank, world_size
 from lookact.training.progress import progress
 from lookact.training.weights import read_weights
 from lookact.types import PlanEpisode
@@ -232,6 +232,20 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     return {"collected": count, "kept": 0, "steps": int(read_info(out)["total_frames"])}
 
 
+def demonstrations(cfg: Config, folder: Path) -> Path:
+    """Those to clone: a dataset from elsewhere, or the expert's, which are recorded below `folder` unless they are."""
+    bc, demos = cfg.bc, folder / "demos"
+    if bc.dataset is not None:
+        return Path(bc.dataset)
+    if is_main() and not demos.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_demos(
+            demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=worker_count(bc.workers)
+        )
+    barrier()
+    return demos
+
+
 def open_demos(folder: Path, env: EnvConfig, rename: Sequence[str] = ()) -> Iterator[Demonstration]:
     """Demonstrations from a LeRobot dataset; a DataError where its features are not the environment's."""
     return read_demonstrations(folder, wanted_features(env, rename))
@@ -273,10 +287,13 @@ def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
     )
 
 
-def pretraining_options(bc: BC, seed: int) -> dict[str, Any]:
-    """How vision pretraining takes its gradient steps."""
+def pretraining(cfg: Config) -> tuple[Callable[[], list[LabelledImage]], dict[str, Any]]:
+    """What draws the images of vision pretraining, and how that takes its gradient steps."""
+    bc, seed, workers = cfg.bc, derive(cfg.seed, "seeing"), worker_count(cfg.bc.workers)
+    draw = partial(pretraining_images, cfg.env, seed=seed, count=bc.pretrain_images, workers=workers)
     steps = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size, "save_every": bc.save_every}
-    return {"lr": bc.pretrain_lr, "seed": seed, "names": name_words(), "word_dropout": bc.word_dropout, **steps}
+    words = {"names": name_words(), "word_dropout": bc.word_dropout}
+    return draw, {"count": bc.pretrain_images, "lr": bc.pretrain_lr, "seed": seed, **words, **steps}
 
 
 def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:
