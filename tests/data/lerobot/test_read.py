@@ -128,7 +128,10 @@ def test_a_foreign_set_with_several_files_and_other_names_is_read(tmp_path):
     # episodes need not stand in order
     save(folder / "meta/episodes/chunk-000/file-000.parquet", pa.Table.from_pylist(rows[::-1]))
     texts = [demo.task + f" {number}" for number, demo in enumerate(DEMOS)]
-    save(folder / "meta/tasks.parquet", pa.table({"task_index": [0, 1, 2], "__index_level_0__": texts}))
+    save(
+        folder / "meta/tasks.parquet",
+        pa.table({"task_index": [0, 1, 2], "__index_level_0__": pa.array(texts, pa.large_string())}),
+    )
     info = {
         "codebase_version": "v3.0",
         "fps": 5,

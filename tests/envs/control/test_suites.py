@@ -5,6 +5,7 @@ from lookact.envs.control import suites
 from lookact.envs.control.gym_control import ControlTask, GymControl, find_control, make_gym_control
 from lookact.envs.control.suites import SuccessOnce, suite_task
 from lookact.errors import ConfigError
+from lookact.recipes.vla_ppo.config import EnvConfig
 
 from dot_env import Dot  # isort: skip
 
@@ -36,6 +37,12 @@ def test_a_task_of_metaworld_has_its_words_and_is_solved_by_its_expert():
     env.reset(seed=3)
     assert not env.step(np.zeros(4, np.float32))[-1]["success"]
     env.close()
+
+
+def test_demonstrations_are_recorded_at_the_tasks_own_rate():
+    # 80 simulator steps a second, 3 a decision
+    assert EnvConfig(task="metaworld:door-close-v3").rate == 27
+    assert EnvConfig(task="push").rate == 10
 
 
 def test_a_task_without_a_view_is_told_by_its_name():

@@ -123,7 +123,7 @@ def test_steps_are_kept_as_they_were_lived(policy, tmp_path):
 def test_a_film_shows_both_cameras_side_by_side(tmp_path):
     views = [{name: np.full((16, 16, 3), shade, np.uint8) for name in ("head", "wrist")} for shade in (0, 120, 250)]
     turns = [control_turn(Observation(images=view), np.zeros(2, np.float32), 0.0) for view in views]
-    write_videos([EpisodeResult(7, success=True, turns=turns), EpisodeResult(8)], tmp_path, "seen")
+    write_videos([EpisodeResult(7, success=True, turns=turns), EpisodeResult(8)], tmp_path, "seen", fps=10)
     (video,) = tmp_path.iterdir()
     assert video.name == "seen-007-done.mp4"
     shown = list(read_video(video))

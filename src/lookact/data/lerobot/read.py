@@ -204,10 +204,15 @@ def _read_tasks(folder: Path, info: Mapping[str, Any]) -> dict[int, str]:
         return {int(row["task_index"]): str(row["task"]) for row in jsonl.read_rows(folder / TASKS_V2)}
     table = _read_table(folder / TASKS)
     # LeRobot writes a pandas index, whose column is named after the writer's mood
-    texts = next((name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)), None)
+    texts = next((field.name for field in table.schema if _is_text(field.type)), None)
     if texts is None or "task_index" not in table.column_names:
         raise DataError(f"{folder / TASKS} has columns {table.column_names}, a text and task_index are needed")
     return dict(zip(table["task_index"].to_pylist(), table[texts].to_pylist()))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """pandas 3 writes large strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _read_tables(folder: Path) -> list[dict[str, Any]]:

@@ -36,6 +36,8 @@ PROBED = 3
 """Random steps that an environment must get through before a run begins."""
 LONGEST = 400
 """Characters of an instruction."""
+RATE = 20
+"""Decisions a second, for want of an environment's own word."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class ControlShapes:
     action_size: int
     instructions: tuple[str, ...]
     """Of a few starts."""
+    rate: int = RATE
+    """Decisions a second."""
 
 
 class GymControl(gymnasium.Env[Shown, NDArray[np.float32]]):
@@ -57,7 +61,7 @@ class GymControl(gymnasium.Env[Shown, NDArray[np.float32]]):
     for shows its only one, or its first.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": RATE}  # noqa: RUF012
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class GymControl(gymnasium.Env[Shown, NDArray[np.float32]]):
         pictures = cameras if isinstance(cameras, Mapping) else dict(zip(cameras, cameras))
         self.sources = {name: self._source(picture) for name, picture in pictures.items()}
         self.render_mode = "rgb_array"
+        self.metadata = {**self.metadata, "render_fps": _rate(self.inner)}
         image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         # a policy reads a state: where there are no numbers it is one zero
         self.state_size = max(1, sum(int(np.prod(box.shape)) for box in self.numbers.values()))
@@ -244,7 +249,9 @@ def control_shapes(
     except Exception as error:
         told = " ".join(str(error).split())
         raise ConfigError(f"{source} does not run: {type(error).__name__}: {told}") from error
-    return ControlShapes(wanted, env.state_size, int(np.prod(env.actions.shape)), instructions)
+    return ControlShapes(
+        wanted, env.state_size, int(np.prod(env.actions.shape)), instructions, env.metadata["render_fps"]
+    )
 
 
 def _probe(env: GymControl) -> tuple[str, ...]:
@@ -259,6 +266,11 @@ def _probe(env: GymControl) -> tuple[str, ...]:
                 _, _, terminated, truncated, _ = env.step(rng.uniform(-1, 1, env.action_space.shape).astype(np.float32))
                 over = terminated or truncated
     return tuple(dict.fromkeys(instructions))
+
+
+def _rate(env: GymEnv) -> int:
+    """Frames a second by the environment's own word, whole as datasets and videos want them."""
+    return max(1, round(float(env.metadata.get("render_fps") or RATE)))
 
 
 def _told_success(reward: float, terminated: bool, info: Mapping[str, Any]) -> bool:

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 LONGEST = 500
 """Simulator steps that MetaWorld allows in an episode."""
+RATE = 80
+"""Simulator steps a second."""
 CLOSE_VIEW = ("corner2", (0.75, 0.075, 0.7))
 """A camera that is moved up to the table, as preference learning from images commonly does."""
 OWN_VIEW = "task"
@@ -45,7 +47,7 @@ class MetaWorld(gymnasium.Env[State, State]):
     left, bottom and right shares of its side.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": RATE}  # noqa: RUF012
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class MetaWorld(gymnasium.Env[State, State]):
         self.task, self.horizon, self.action_repeat = task_name(task), horizon, action_repeat
         self.image_size, self.camera, self.crop = image_size, camera, crop
         self.render_mode = "rgb_array"
+        self.metadata = {**self.metadata, "render_fps": round(RATE / action_repeat)}
         self.inner = make_task(self.task)
         self._cameras = [self.inner.model.camera(index).name for index in range(self.inner.model.ncam)]
         if camera not in (OWN_VIEW, *self._cameras):

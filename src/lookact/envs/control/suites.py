@@ -1,8 +1,9 @@
-"""Tasks of public suites by name: `metaworld:drawer-open-v3`."""
+"""Tasks of public suites by name: `metaworld:drawer-open-v3`, `maniskill:PickCube-v1`, `libero:libero_goal/3`."""
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,8 @@ from lookact.envs.control.scripted_experts import metaworld_policy
 from lookact.envs.control.task_names import METAWORLD
 from lookact.errors import ConfigError
 from lookact.extras import is_installed, pip_install
+
+MANISKILL, LIBERO = re.compile(r"[A-Za-z]\w*-v\d+"), re.compile(r"(libero_\w+)/(\d+)")
 
 ACTION_REPEAT, STEPS = 3, 500
 """Of MetaWorld: simulator steps a decision, and an episode. Its scripted experts need 15 to 35 decisions."""
@@ -37,6 +40,10 @@ def suite_task(name: str) -> ControlTask | None:
     # metaworld is a module too, which registers Gymnasium ids: metaworld:Meta-World/MT1
     if suite == "metaworld" and METAWORLD.fullmatch(task):
         return _metaworld(task)
+    if suite == "maniskill" and MANISKILL.fullmatch(task):
+        return _maniskill(task)
+    if suite == "libero" and (found := LIBERO.fullmatch(task)):
+        return _libero(found[1], int(found[2]))
     return None
 
 
@@ -58,6 +65,22 @@ def _make_metaworld(name: str) -> Any:
     from lookact.envs.control.metaworld import MetaWorld
 
     return SuccessOnce(MetaWorld(name, horizon=STEPS // ACTION_REPEAT, action_repeat=ACTION_REPEAT, camera="task"))
+
+
+def _maniskill(task: str) -> ControlTask:
+    _need("mani_skill", "maniskill", f"maniskill:{task}")
+    from lookact.envs.maniskill.tasks import expert_of, instruction_of, make_task
+
+    return ControlTask(functools.partial(make_task, task), instruction=instruction_of(task), expert=expert_of(task))
+
+
+def _libero(suite: str, number: int) -> ControlTask:
+    # its pins (robosuite 1.4.0) are its own: no extra of ours could keep them
+    if not is_installed("libero"):
+        raise ConfigError(f"libero:{suite}/{number} needs LIBERO: pip install hf-libero")
+    from lookact.envs.control.libero import make_task, task_instruction
+
+    return ControlTask(functools.partial(make_task, suite, number), instruction=task_instruction(suite, number))
 
 
 def _need(module: str, extra: str, task: str) -> None:

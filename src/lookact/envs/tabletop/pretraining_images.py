@@ -9,11 +9,17 @@ from numpy.typing import NDArray
 
 from lookact.envs.tabletop.control import REACH_LOW
 from lookact.envs.tabletop.env import Tabletop
+from lookact.envs.tabletop.language import TARGET_NAMES
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import GROUNDS
+from lookact.envs.tabletop.scene import COLOURS, SHAPES
 from lookact.seeding import numpy_rng
 from lookact.types import Image
 
+NAMED = len(COLOURS), len(SHAPES), len(COLOURS)
+"""Kinds of what an instruction names: the object's colour, its shape, the target's colour."""
+UNNAMED = -100
+"""In place of a kind that the task's instructions do not name."""
 POSITIONS = 6
 """Numbers of an image's label: object and target relative to the tool, x, y and z."""
 NEAR, HELD = 0.25, 0.25
@@ -32,6 +38,8 @@ class LabelledImage:
     """(6,) metres from the tool to the object and to the target."""
     instruction: str
     """Which names object and target."""
+    named: NDArray[np.int64]
+    """(3,) what it names, as numbers among `NAMED` of each."""
     keypoints: dict[str, NDArray[np.float32]]
     """Camera to (2, 2): where in its frame object and target are, across and down in -1..1; NaN where outside it."""
 
@@ -48,7 +56,14 @@ def labelled_image(env: Tabletop, seed: int) -> LabelledImage:
     things = np.stack([now.object, now.target])
     keypoints = {camera: project(env, camera, things) for camera in env.cameras}
     images = {camera: shown[camera] for camera in env.cameras}
-    return LabelledImage(images, shown["state"], positions, env.instruction, keypoints)
+    return LabelledImage(images, shown["state"], positions, env.instruction, named_by(env), keypoints)
+
+
+def named_by(env: Tabletop) -> NDArray[np.int64]:
+    """(3,) the object's colour, its shape and the target's colour, of the present scene's instruction."""
+    (colour, shape), target = env.look.objects[0], env.look.targets[0]
+    goal = list(COLOURS).index(target) if env.task in TARGET_NAMES else UNNAMED
+    return np.array([list(COLOURS).index(colour), list(SHAPES).index(shape), goal])
 
 
 def project(env: Tabletop, camera: str, places: Vector) -> NDArray[np.float32]:

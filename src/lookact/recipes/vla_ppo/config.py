@@ -117,10 +117,15 @@ class EnvConfig:
         return ActionSpace(self.control, "none", "open_positive", FPS) if self.is_tabletop else None
 
     @property
+    def rate(self) -> int:
+        """Decisions a second: frames of demonstrations and videos."""
+        return self.shapes.rate
+
+    @property
     def shapes(self) -> ControlShapes:
         """Cameras, sizes and instructions; another's environment is tried out for them."""
         if self.is_tabletop:
-            return ControlShapes(self.cameras, STATE_SIZE, ACTION_SIZES[self.control], ())
+            return ControlShapes(self.cameras, STATE_SIZE, ACTION_SIZES[self.control], (), FPS)
         own = () if self.cameras == CAMERAS else self.cameras
         return control_shapes(self.task, own, instruction=self.instruction, known=TASKS)
 
@@ -187,10 +192,22 @@ class Learn:
     failure_starts: float = setting(
         0.0, help="probability of beginning an episode where one lately failed", least=0, below=1
     )
+    curiosity: float = setting(
+        0.0, help="weight of a state's novelty (random network distillation) as an added reward; 0: none", least=0
+    )
+    advantage: Literal["gae", "rloo", "grpo"] = setting(
+        "gae", help="GAE of the critic, or returns compared within groups of episodes from one start, without a critic"
+    )
+    group_size: int = setting(8, help="episodes from each start for rloo and grpo; divides `learn.num_envs`", least=2)
     curriculum_start_fraction: float = setting(
         1.0, help="curriculum: the easiest fraction of starts that PPO begins with; 1: all", above=0, most=1
     )
     curriculum_iterations: int = setting(20, help="iterations over which that fraction grows to 1", least=1)
+
+    @property
+    def groups(self) -> tuple[Literal["rloo", "grpo"], int] | None:
+        """How episodes are compared, and how many; None: by the critic."""
+        return None if self.advantage == "gae" else (self.advantage, self.group_size)
 
 
 @dataclass(frozen=True)

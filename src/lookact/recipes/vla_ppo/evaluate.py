@@ -21,7 +21,7 @@ from lookact.envs.tabletop.scene import COLOURS
 from lookact.envs.vector.vector_env import VectorEnv
 from lookact.models.vla.checkpoint import load_vla
 from lookact.models.vla.policy import VLA
-from lookact.recipes.vla_ppo.config import FPS, Config, EnvConfig, Evaluation
+from lookact.recipes.vla_ppo.config import Config, EnvConfig, Evaluation
 from lookact.recipes.vla_ppo.task import table_maker, worker_count
 from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
@@ -209,7 +209,9 @@ def measure(
         found[shift] = summarise(results)
         name = IN_DISTRIBUTION if shift == "none" else shift
         if videos is not None:
-            write_videos([result for result in results if result.number < evaluation.videos], videos, name)
+            write_videos(
+                [result for result in results if result.number < evaluation.videos], videos, name, fps=env.rate
+            )
         if keep is not None:
             keep(name, to_episodes(results, name=f"{split}-{name}", seed=seed, split=split, shift=shift))
     report: dict[str, Any] = found.pop("none")
@@ -366,9 +368,9 @@ def keep_in(run_folder: Path, name: str) -> Keep:
     return keep
 
 
-def write_videos(results: Sequence[EpisodeResult], folder: Path, name: str) -> None:
+def write_videos(results: Sequence[EpisodeResult], folder: Path, name: str, *, fps: int) -> None:
     """One mp4 for each episode whose steps were kept, all cameras side by side."""
     for result in results:
         if result.turns:
             outcome = "done" if result.success else "failed"
-            write_video(folder / f"{name}-{result.number:03d}-{outcome}.mp4", camera_frames(result.turns), fps=FPS)
+            write_video(folder / f"{name}-{result.number:03d}-{outcome}.mp4", camera_frames(result.turns), fps=fps)

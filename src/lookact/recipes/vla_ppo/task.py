@@ -34,10 +34,10 @@ from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vlm.sources import TINY
-from lookact.recipes.vla_ppo.config import BC, FPS, Config, EnvConfig, Learn, Model
+from lookact.recipes.vla_ppo.config import Config, EnvConfig, Learn, Model
 from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
-from lookact.training.distributed import rank, world_size
+from lookact.training.distributed import barrier, is_main, rank, world_size
 from lookact.training.progress import progress
 from lookact.training.weights import read_weights
 from lookact.types import PlanEpisode
@@ -159,6 +159,10 @@ def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> Pipe
     num_envs, odd = divmod(learn.num_envs, world_size())
     if odd or not num_envs:
         raise ConfigError(f"learn.num_envs = {learn.num_envs}: give a multiple of the {world_size()} processes")
+    if learn.advantage != "gae" and num_envs % learn.group_size:
+        raise ConfigError(
+            f"learn.group_size = {learn.group_size}: {num_envs} environments of a process do not fall into such groups"
+        )
     return PipelinedVectorEnv(
         table_maker(env, true_state=true_state),
         num_envs,
@@ -171,14 +175,15 @@ def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> Pipe
 def plan_iteration(cfg: Config, step: int, failed: FailedStarts | None = None) -> PlanEpisode:
     """The episodes of an iteration, seeded by its number: a resumed run needs no simulator's state.
 
-    Some begin where others `failed`.
+    Some begin where others `failed`. Rows that are compared with each other begin alike.
     """
     seed, share = derive(cfg.seed, "learn", step), start_fraction(cfg.learn, step)
+    alike = 1 if cfg.learn.advantage == "gae" else cfg.learn.group_size
 
     # asked for again in every step until the episode begins
     @lru_cache(maxsize=4 * cfg.learn.num_envs)
     def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
-        own = derive(seed, rank() + world_size() * row, episode)
+        own = derive(seed, rank() + world_size() * (row // alike), episode)
         again = {} if failed is None else failed.choose(own, cfg.learn.failure_starts)
         return own, again if again or share == 1.0 or not cfg.env.is_tabletop else {
             "start_seed": easy_start(cfg.env, own, round(1 / share))
@@ -227,6 +232,20 @@ def collect(cfg: Config, *, checkpoint: Path | None, episodes: int, out: Path) -
     return {"collected": count, "kept": 0, "steps": int(read_info(out)["total_frames"])}
 
 
+def demonstrations(cfg: Config, folder: Path) -> Path:
+    """Those to clone: a dataset from elsewhere, or the expert's, which are recorded below `folder` unless they are."""
+    bc, demos = cfg.bc, folder / "demos"
+    if bc.dataset is not None:
+        return Path(bc.dataset)
+    if is_main() and not demos.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_demos(
+            demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=worker_count(bc.workers)
+        )
+    barrier()
+    return demos
+
+
 def open_demos(folder: Path, env: EnvConfig, rename: Sequence[str] = ()) -> Iterator[Demonstration]:
     """Demonstrations from a LeRobot dataset; a DataError where its features are not the environment's."""
     return read_demonstrations(folder, wanted_features(env, rename))
@@ -235,7 +254,7 @@ def open_demos(folder: Path, env: EnvConfig, rename: Sequence[str] = ()) -> Iter
 def write_demos(folder: Path, env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> int:
     """Record and write `count` demonstrations; the folder is there as a whole or not at all."""
     demos = record_demos(env, seed=seed, count=count, noise=noise, workers=workers)
-    return write_demonstrations(folder, demos, fps=FPS, robot=ROBOT, space=env.action_space)
+    return write_demonstrations(folder, demos, fps=env.rate, robot=ROBOT, space=env.action_space)
 
 
 def record_demos(env: EnvConfig, *, seed: int, count: int, noise: float, workers: int) -> Iterator[Demonstration]:
@@ -268,10 +287,13 @@ def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
     )
 
 
-def pretraining_options(bc: BC, seed: int) -> dict[str, Any]:
-    """How vision pretraining takes its gradient steps."""
+def pretraining(cfg: Config) -> tuple[Callable[[], list[LabelledImage]], dict[str, Any]]:
+    """What draws the images of vision pretraining, and how that takes its gradient steps."""
+    bc, seed, workers = cfg.bc, derive(cfg.seed, "seeing"), worker_count(cfg.bc.workers)
+    draw = partial(pretraining_images, cfg.env, seed=seed, count=bc.pretrain_images, workers=workers)
     steps = {"epochs": bc.pretrain_epochs, "batch_size": bc.pretrain_batch_size, "save_every": bc.save_every}
-    return {"lr": bc.pretrain_lr, "seed": seed, "names": name_words(), "word_dropout": bc.word_dropout, **steps}
+    words = {"names": name_words(), "word_dropout": bc.word_dropout}
+    return draw, {"count": bc.pretrain_images, "lr": bc.pretrain_lr, "seed": seed, **words, **steps}
 
 
 def pretraining_images(env: EnvConfig, *, seed: int, count: int, workers: int) -> list[LabelledImage]:

@@ -8,31 +8,19 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from lookact.algorithms import control_ppo as control
 from lookact.algorithms.behaviour_cloning import bc_loss, tabulate
-from lookact.algorithms.control_ppo import (
-    FailedStarts,
-    Learner,
-    SampleCount,
-    StepBatch,
-    collect_experience,
-    compute_advantages,
-    critic_metrics,
-    make_batch,
-    mean_metrics,
-    minibatches,
-    open_learner,
-    rollout_metrics,
-    scale_rewards,
-    update_state_statistics,
-)
+from lookact.algorithms.control_groups import Groups, group_advantages
 from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
+from lookact.algorithms.novelty import open_novelty
 from lookact.algorithms.supervised_phase import supervised_phase
+from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
@@ -40,7 +28,7 @@ from lookact.models.vla.policy import VLA
 from lookact.ops.gaussian import gaussian_kl
 from lookact.ops.masked import masked_mean, whiten
 from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.ops.value_loss import clipped_value_loss, huber_value_loss
+from lookact.ops.value_loss import value_loss
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
@@ -88,14 +76,13 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 
     # final evaluation
     with timed(seconds, "final evaluation"):
-        after = final_reports(policy, cfg, run.folder, "after")
-    return {"before": before["reports"], "after": after, "seconds": seconds}
+        reports = {"before": before["reports"], "after": final_reports(policy, cfg, run.folder, "after")}
+    return {**reports, "seconds": seconds}
 
 
 def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     """Vision pretraining, demonstrations, behaviour cloning, evaluation; each phase resumes where it stopped."""
     bc, folder, seconds = cfg.bc, run.folder / "warm_start", dict[str, float]()
-    workers = task.worker_count(bc.workers)
     if (folder / DONE).exists():
         read_weights(policy, folder)()
         if bc.freeze_encoders:
@@ -105,18 +92,12 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     # vision pretraining: keypoints of the object and the target that the instruction names
     with timed(seconds, "vision pretraining"):
         if bc.pretrain_images and cfg.env.is_tabletop:
-            seed, count = derive(cfg.seed, "seeing"), bc.pretrain_images
-            draw = partial(task.pretraining_images, cfg.env, seed=seed, count=count, workers=workers)
-            how = task.pretraining_options(bc, seed)
-            pretrain_keypoints(policy, draw, count, folder / "vision_pretraining", run.config, **how)
+            draw, how = task.pretraining(cfg)
+            pretrain_keypoints(policy, draw, folder=folder / "vision_pretraining", config=run.config, **how)
 
     # demonstrations of the scripted expert, or a dataset
     with timed(seconds, "recording the expert"):
-        demos = folder / "demos" if bc.dataset is None else Path(bc.dataset)
-        if is_main() and bc.dataset is None and not demos.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            task.write_demos(demos, cfg.env, seed=cfg.seed, count=bc.demos, noise=bc.action_noise, workers=workers)
-        barrier()
+        demos = task.demonstrations(cfg, folder)
 
     # behaviour cloning: squared error of the Gaussian's mean
     with timed(seconds, "behaviour cloning"):
@@ -151,13 +132,15 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
     """PPO; `policy` ends as the last iteration left it."""
-    learn, ppo, failed, samples = cfg.learn, cfg.ppo, FailedStarts(), SampleCount()
+    learn, ppo, failed, samples = cfg.learn, cfg.ppo, control.FailedStarts(), control.SampleCount()
     envs = task.open_envs(cfg.env, learn, true_state=cfg.true_state)
     try:
         shard_control_policy(policy, cfg.parallel.kind, anchored=ppo.kl_coef > 0)
-        learner = open_learner(policy, **task.learner_options(cfg))
+        learner = control.open_learner(policy, **task.learner_options(cfg))
         weights: dict[str, Weights] = {"model": policy, "readers": partial(save_encoders, policy)}
         state = learner.state() | {"failed_starts": failed, "samples": samples}
+        if (novelty := open_novelty(policy, learn.curiosity, seed=cfg.seed)) is not None:
+            state["novelty"] = novelty
         run.restore(weights=weights, state=state)
         for step in run.steps(learn.iterations, "PPO"):
             # schedules: standard deviation of actions, learning rates
@@ -167,12 +150,19 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             # rollouts: fresh episodes in every environment, some of them where one lately failed
             began, restarts, seed = time.perf_counter(), envs.restarts, derive(cfg.seed, "update", step)
             plan = task.plan_iteration(cfg, step, failed)
-            rollout = collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
-            metrics |= samples.count(rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(rollout)
+            rollout = control.collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
+            metrics |= samples.count(control.rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(
+                rollout
+            )
 
-            # rewards, advantages, update: the critic alone at first
+            if novelty is not None:
+                rollout, told = novelty.added_to(rollout)
+                metrics |= told
+
+            # rewards, advantages, update: the critic alone at first, where there is one
             acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
-            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=step > learn.critic_warmup)
+            ready = step > learn.critic_warmup or learn.advantage != "gae"
+            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=ready, groups=learn.groups)
             metrics |= {"time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
 
             # evaluate, log, checkpoint
@@ -189,26 +179,37 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
 
 
 def ppo_update(
-    learner: Learner, rollout: Rollout, ppo: PPO, *, seed: int, train_actor: bool = True
+    learner: control.Learner,
+    rollout: Rollout,
+    ppo: PPO,
+    *,
+    seed: int,
+    train_actor: bool = True,
+    groups: Groups | None = None,
 ) -> dict[str, float]:
     """Gradient steps from a rollout; without `train_actor` only the critic learns."""
     policy, optimizer = learner.policy, learner.optimizer
 
     # rewards, divided by the standard deviation of discounted returns
-    rewards = rollout.rewards if learner.returns is None else scale_rewards(rollout, learner.returns, ppo.gamma)
+    rewards = rollout.rewards if learner.returns is None else control.scale_rewards(rollout, learner.returns, ppo.gamma)
 
-    # advantages: GAE, whitened over the rollout; the values' targets come before whitening
-    advantages = compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    returns = advantages + rollout.values
-    if ppo.whiten:
+    # advantages: GAE, whitened over the rollout (the values' targets come before), or a comparison of episodes
+    if groups is None:
+        advantages = control.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
+        returns, compared = advantages + rollout.values, dict[str, Tensor]()
+    else:
+        advantages, counted, compared = group_advantages(rollout, rewards, groups)
+        # the critic is left as it is
+        rollout, returns, ppo = replace(rollout, mask=counted), rollout.values, replace(ppo, value_coef=0.0)
+    if ppo.whiten and groups is None:
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
-    batch = make_batch(rollout, advantages, returns, reference=learner.reference)
+    batch = control.make_batch(rollout, advantages, returns, reference=learner.reference)
 
     # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     take_step = partial(clip_and_step, optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard)
     taken, stopped = list[dict[str, float]](), False
-    for minibatch in minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+    for minibatch in control.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
         loss, parts = ppo_loss(policy, minibatch, ppo, train_actor=train_actor)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
         parts["loss/total"] = loss
@@ -220,27 +221,26 @@ def ppo_update(
         sum_gradients(learned)
         taken.append(stats | take_step(loss=stats["loss/total"]))
     if learner.states is not None:
-        update_state_statistics(rollout, learner.states, policy)
-    metrics = critic_metrics(rollout, returns) | mean_metrics(taken)
+        control.update_state_statistics(rollout, learner.states, policy)
+    metrics = control.critic_metrics(rollout, returns) | control.mean_metrics(taken) | mean_over_processes(compared)
     return metrics | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
-def ppo_loss(policy: Any, minibatch: StepBatch, ppo: PPO, *, train_actor: bool) -> tuple[Tensor, dict[str, Tensor]]:
+def ppo_loss(
+    policy: Any, minibatch: control.StepBatch, ppo: PPO, *, train_actor: bool
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Value loss and, where the actor learns too, clipped surrogate, entropy bonus and KL to the reference."""
     output, mask = policy(minibatch.inputs), minibatch.mask
     scores = score(output, minibatch.inputs.actions)
     values, targets = output.values.unsqueeze(1), minibatch.returns
-    if ppo.value_loss == "clipped":
-        value_loss, _ = clipped_value_loss(values, minibatch.old_values, targets, mask, clip=ppo.value_clip)
-    else:
-        value_loss, _ = huber_value_loss(values, targets, mask, delta=ppo.value_clip)
-    parts = {"loss/value": value_loss}
+    value_error = value_loss(values, minibatch.old_values, targets, mask, kind=ppo.value_loss, clip=ppo.value_clip)
+    parts = {"loss/value": value_error}
     if not train_actor:
-        return value_loss, parts
+        return value_error, parts
     old, advantages = minibatch.old_logprobs, minibatch.advantages
     policy_loss, ratios = ppo_clip(scores.logprobs, old, advantages, mask, clip=ppo.clip, clip_high=ppo.clip_high)
     entropy = entropy_bonus(scores.entropy, mask)
-    loss = policy_loss + ppo.value_coef * value_loss - ppo.entropy_coef * entropy
+    loss = policy_loss + ppo.value_coef * value_error - ppo.entropy_coef * entropy
     parts |= {"loss/policy": policy_loss, "policy/entropy": entropy}
     parts |= {f"policy/{name}": ratios[name] for name in ("clip_fraction", "approx_kl")}
     if minibatch.reference_mean is not None and minibatch.reference_log_std is not None:
