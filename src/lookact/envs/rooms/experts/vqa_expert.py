@@ -128,7 +128,7 @@ class VQAExpert:
         return [*gaps, concluded(texts[question.ground_truth])]
 
     def _gap(self, label: str) -> float:
-        """Metres from the nearest thing of that name to the one that the question asks about, or to itself beside it."""
+        """Metres from the nearest thing of that name to the one that is asked about, or to itself beside that one."""
         if self.at_target:
             return self.told[label]
         target = self.boxes[self.labels.index(named_labels(self.question)[-1])]
