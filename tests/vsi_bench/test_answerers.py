@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.errors import ConfigError
+from lookact.errors import ConfigError, JudgeError
 from lookact.judges.server.batching import Reply
 from lookact.models.vlm.families import FAMILIES
 from lookact.models.vlm.loading import LoraSpec, load_chat, save_chat
@@ -49,6 +49,13 @@ def test_a_servers_refusal_is_the_rows_and_an_absent_one_everybodys(serve_here, 
     replies = server_answerer(serve_here(generate), model="echo")(contents)
     assert [reply.text for reply in replies] == ["4", "4", "4", "", "4"]
     assert "too long" in replies[3].error
+
+
+def test_a_server_that_is_not_there_is_told_at_once_unless_it_is_waited_for():
+    told = "no server answers at .*: start it, mend the address, or wait longer with --wait SECONDS"
+    with pytest.raises(JudgeError, match=told):
+        # nothing listens on a port that no process may bind by chance
+        server_answerer("http://127.0.0.1:1", model="echo")
 
 
 def test_adapters_are_for_hugging_face(tiny_folder, tmp_path, contents, monkeypatch):

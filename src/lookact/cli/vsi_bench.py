@@ -36,6 +36,7 @@ def make_parser() -> Parser:
     add("--blind", action="store_true", help="show no frames: what the words alone give away")
     add("--model", metavar="M", help="a checkpoint folder or a Hub name; with --server, the name there")
     add("--server", metavar="URL", help="ask a server that speaks OpenAI's chat completions (token: SERVER_TOKEN)")
+    add("--wait", metavar="S", type=float, default=0.0, help="seconds to wait for --server to come up (default: 0)")
     add("--engine", choices=("hf", "vllm"), default="hf", help="who runs --model (default: hf)")
     add("--frames", **number, default=32, help="frames of each video, evenly spaced (default: 32)")
     scoring = "as published, to the bit; or ours, which forgives blanks, JSON and rounding (default: official)"
@@ -114,7 +115,8 @@ def make_answerer(arguments: Arguments) -> Ask:
 
     if arguments.server:
         token = os.environ.get("SERVER_TOKEN") or ""
-        return server_answerer(arguments.server, model=arguments.model or "", token=token, concurrency=arguments.batch)
+        named, batch = arguments.model or "", arguments.batch
+        return server_answerer(arguments.server, model=named, token=token, concurrency=batch, wait_s=arguments.wait)
     held: dict[str, Any] = {"dtype": arguments.dtype, "max_context": arguments.max_context}
     if arguments.engine == "vllm":
         return vllm_answerer(arguments.model, **held)

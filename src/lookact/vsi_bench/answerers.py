@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lookact.errors import ConfigError, JudgeRefused
+from lookact.errors import ConfigError, JudgeError, JudgeRefused
 from lookact.judges.client import ClientSpec, Content, JudgeClient, encode_part
 from lookact.judges.server.batching import Message, Prompt, Reply
 from lookact.models.vlm.loading import load_chat, resolve
@@ -18,6 +18,8 @@ from lookact.training.preflight import need_package
 
 MAX_TOKENS = 16
 """Of a reply, as VSI-Bench's published task has it; replies are greedy and there is no system prompt."""
+PROBE_TIMEOUT_S = 5.0
+"""Seconds that a server has to list its models."""
 Ask = Callable[[Sequence[Content]], list[Reply]]
 """One reply to each user message, in order; a message that can't be answered has its reason in `Reply.error`."""
 
@@ -66,8 +68,12 @@ def vllm_answerer(model: str, *, dtype: str = "float32", max_context: int = 32_7
     return ask
 
 
-def server_answerer(url: str, *, model: str = "", token: str = "", concurrency: int = 16) -> Ask:
-    """A server that speaks OpenAI's chat completions; without a name, the first model that it lists."""
+def server_answerer(url: str, *, model: str = "", token: str = "", concurrency: int = 16, wait_s: float = 0.0) -> Ask:
+    """A server that speaks OpenAI's chat completions; without a name, the first model that it lists.
+
+    One that is not there within `wait_s` raises JudgeError; one that goes away later is retried for longer.
+    """
+    model = _listed_model(url, token, wait_s, model)
     client = JudgeClient(ClientSpec(url, model=model, token=token, concurrency=concurrency))
 
     def ask_one(content: Content) -> Reply:
@@ -77,3 +83,21 @@ def server_answerer(url: str, *, model: str = "", token: str = "", concurrency: 
             return Reply(error=str(error))
 
     return lambda contents: client.map(ask_one, contents)
+
+
+def _listed_model(url: str, token: str, wait_s: float, model: str) -> str:
+    """The model to ask, once somebody answers there."""
+    probe = JudgeClient(ClientSpec(url, token=token, timeout=PROBE_TIMEOUT_S, retry_s=wait_s))
+    try:
+        listed = probe.model
+    except JudgeRefused:
+        # some servers list no models; if there is a name, they may well know it
+        if not model:
+            raise
+        return model
+    except JudgeError as error:
+        remedy = "start it, mend the address, or wait longer with --wait SECONDS"
+        raise JudgeError(f"no server answers at {url}: {remedy}") from error
+    finally:
+        probe.close()
+    return model or listed

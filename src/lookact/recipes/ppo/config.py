@@ -165,7 +165,7 @@ class Config:
 
 
 EASY_ROOMS = SpatialVQAConfig(
-    types=("object_counting", "room_size_estimation", "object_rel_distance", "object_rel_direction_easy"),
+    types=("object_counting", "room_size_estimation", "object_rel_direction_easy", "object_rel_direction_medium"),
     prompts="brief",
     max_turns=4,
     objects=(3, 6),
