@@ -21,7 +21,8 @@ class EnvConfig:
     """The task, and how it is rendered."""
 
     task: str = setting(
-        "Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, MODULE:NAME, FILE.py:NAME, or a Gymnasium id"
+        "Pendulum-v1",
+        help="a classic or MetaWorld task, tabletop/reach, deformable/rope, MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
     )
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
