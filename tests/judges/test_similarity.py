@@ -68,7 +68,9 @@ def test_a_score_depends_on_the_image_and_the_goal_alone(clip, images):
 def test_a_run_is_labelled_by_similarity(clip, train, tmp_path):
     debug = PRESETS["debug"]
     cfg = replace(
-        debug, env=EnvConfig(horizon=10, image_size=48), judge=replace(debug.judge, kind="similarity", clip=str(clip))
+        debug,
+        env=EnvConfig(horizon=10, image_size=48),
+        judge=replace(debug.judge, kind="similarity", clip_source=str(clip)),
     )
     train(main, cfg)
     diary = read_diary(tmp_path / "run")
@@ -79,6 +81,6 @@ def test_a_run_is_labelled_by_similarity(clip, train, tmp_path):
 
 
 def test_what_is_no_clip_is_refused(tiny_folder):
-    judge = replace(PRESETS["debug"].judge, kind="similarity", clip=str(tiny_folder))
+    judge = replace(PRESETS["debug"].judge, kind="similarity", clip_source=str(tiny_folder))
     with pytest.raises(ConfigError, match="choose a clip checkpoint"):
         check_judge(replace(PRESETS["debug"], judge=judge))

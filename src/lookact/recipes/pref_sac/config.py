@@ -22,7 +22,8 @@ class EnvConfig:
 
     task: str = setting(
         "Pendulum-v1",
-        help="a classic or MetaWorld task, tabletop/reach, deformable/rope, MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
+        help="a classic or MetaWorld task, tabletop/reach, deformable/rope, MODULE:NAME, FILE.py:NAME, or a Gymnasium "
+        "id",
     )
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
@@ -94,7 +95,9 @@ class JudgeConfig:
     )
     client: ClientConfig = ClientConfig()
     sft: SFTConfig = SFTConfig()
-    clip: str = setting("openai/clip-vit-base-patch32", help="folder or name of CLIP's weights, with kind=similarity")
+    clip_source: str = setting(
+        "openai/clip-vit-base-patch32", help="folder or name of CLIP's weights, with kind=similarity"
+    )
     mistake_prob: float = setting(0.1, help="share of labels turned around, with kind=mistake", least=0, most=1)
 
 

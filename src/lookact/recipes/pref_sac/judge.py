@@ -121,7 +121,7 @@ def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labell
         return teacher_labeller(teacher, seed=derive(cfg.seed, "teacher") % 2**31), None
     embedded, goal = cfg.judge.kind == "embedded", goal_in_words(cfg.env)
     if cfg.judge.kind == "similarity":
-        return written_down(DiaryJudge(SimilarityJudge(cfg.judge.clip, device=cfg.device), folder), goal, ())
+        return written_down(DiaryJudge(SimilarityJudge(cfg.judge.clip_source, device=cfg.device), folder), goal, ())
     service = JudgeService(
         cfg.judge.client, checkpoint=embedded_judge(cfg, folder) if embedded else None, folder=folder
     )
