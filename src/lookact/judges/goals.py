@@ -24,6 +24,10 @@ TABLETOP = {
     "pick-and-place": "to lift the object and set it down on the target area",
     "stack": "to set one block on top of the other",
 }
+DEFORMABLE = {
+    "rope": "to pull the orange rope straight",
+    "cloth": "to fold the orange cloth so that the corner with the red ball lies on the one with the blue ball",
+}
 METAWORLD = {
     "sweep-into": "to move the small cube into the square hole in the table",
     "sweep": "to sweep the cube off the edge of the table",
@@ -69,8 +73,8 @@ def goal_of(task: str) -> str:
     if robot:
         return METAWORLD.get(robot[1]) or f"to complete the robot's task, {robot[1].replace('-', ' ')}"
     bare = re.sub(r"-v\d+$", "", name)
-    for goals in (TABLETOP, CLASSIC, METAWORLD):
+    for goals in (TABLETOP, DEFORMABLE, CLASSIC, METAWORLD):
         if bare in goals:
             return goals[bare]
-    known = ", ".join(sorted({*METAWORLD, *TABLETOP, *CLASSIC}))
+    known = ", ".join(sorted({*METAWORLD, *TABLETOP, *DEFORMABLE, *CLASSIC}))
     raise ConfigError(f"no goal is known for task {task}: give one in words, or choose of {known}")

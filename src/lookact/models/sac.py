@@ -66,8 +66,10 @@ class EnsembleMLP(nn.Module):
 
 def normalise_columns(hidden: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
     """Layer normalisation of columns: hidden (members, width, b), gain and shift (members, width, 1)."""
-    variance, mean = torch.var_mean(hidden, dim=1, correction=0, keepdim=True)
-    return torch.addcmul(shift, (hidden - mean) * (variance + LAYER_NORM_EPS).rsqrt(), gain)
+    # var_mean over a middle dimension takes five times as long
+    centred = hidden - hidden.mean(dim=1, keepdim=True)
+    variance = centred.square().mean(dim=1, keepdim=True)
+    return torch.addcmul(shift, centred * (variance + LAYER_NORM_EPS).rsqrt(), gain)
 
 
 class Standardise(nn.Module):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lookact.envs.control.classic import TASKS, Classic
 from lookact.envs.control.gym_control import control_shapes, make_gym_control
-from lookact.envs.control.task_names import is_metaworld, is_tabletop
+from lookact.envs.control.task_names import DEFORMABLE, is_metaworld, is_tabletop
 from lookact.errors import ConfigError, EnvError
 from lookact.types import Image
 
@@ -112,7 +112,8 @@ def horizon_of(env: ControlEnv) -> int:
 def make_control_env(
     task: str, *, horizon: int = 0, action_repeat: int = 1, image_size: int = 64, **options: Any
 ) -> ControlEnv:
-    """The environment of a task by name: Pendulum-v1, drawer-open-v3, tabletop/reach, or any Gymnasium id that fits.
+    """The environment of a task by name: Pendulum-v1, drawer-open-v3, tabletop/reach, deformable/rope, or any
+    Gymnasium id that fits.
 
     Any other environment by MODULE:NAME, FILE.py:NAME or an entry point too. A horizon of 0 is its own. `options` are
     MetaWorld's `camera` and `crop`.
@@ -123,6 +124,11 @@ def make_control_env(
     # simulators are extras: only the one that is asked for must be there
     if is_tabletop(task):
         return _tabletop(task, horizon or HORIZON, **lengths)
+    if task.startswith(DEFORMABLE):
+        from lookact.envs.control.deformables import Deformable
+
+        soft = Deformable(task, image_size=image_size)
+        return FixedHorizon(soft, horizon=horizon or HORIZON, **lengths)
     if is_metaworld(task):
         from lookact.envs.control.metaworld import MetaWorld
 

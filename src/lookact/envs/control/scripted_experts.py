@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lookact.envs.control.task_names import is_metaworld
+from lookact.envs.control.task_names import DEFORMABLE, is_metaworld
 
 Controller = Callable[[NDArray[np.floating[Any]]], NDArray[np.float32]]
 """From a state (s,) to an action (a,) in [-1, 1]."""
 GRAVITY, TORQUE = 15.0, 3.0
 """Of Gymnasium's pendulum: its angle accelerates by GRAVITY * sin(angle) + TORQUE * torque."""
 MOST_TORQUE = 2.0
+HIGH, NEAR = 0.08, 0.03
+"""Metres above the table at which a corner of a cloth is carried, and from its place at which it is let down."""
 STICKINESS = 0.8
 """Probability of keeping the current choice, expert or random, for another step: single random actions cancel out."""
 
 
 def controller_of(task: str) -> Controller | None:
-    """A controller for a pendulum or a MetaWorld task such as drawer-close-v3, None for others."""
+    """A controller for a pendulum, a rope, a cloth or a MetaWorld task such as drawer-close-v3, None for others."""
+    if task.startswith(DEFORMABLE):
+        return {"rope": pull_apart, "cloth": fold_over}.get(task.removeprefix(DEFORMABLE))
     if task.rpartition("/")[2].startswith("Pendulum-"):
         return swing_up
     return metaworld_policy(task)
@@ -37,6 +41,21 @@ def swing_up(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         # torque along the motion adds energy; at rest any push begins it
         torque = missing * (speed if speed else 1.0)
     return np.array([np.clip(torque / MOST_TORQUE, -1.0, 1.0)], dtype=np.float32)
+
+
+def pull_apart(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Moves the ends of a rope, the first and the last of its points (3n,), away from each other."""
+    ends = state.reshape(-1, 3)[[0, -1], :2]
+    way = (ends[1] - ends[0]) / max(float(np.linalg.norm(ends[1] - ends[0])), 1e-6)
+    return np.concatenate([-way, way]).astype(np.float32)
+
+
+def fold_over(state: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Carries the first corner of a cloth, points (3n,), over to its last: lifted on the way, let down at the end."""
+    held, opposite = state.reshape(-1, 3)[[0, -1]]
+    way = opposite[:2] - held[:2]
+    height = HIGH if np.linalg.norm(way) > NEAR else 0.0
+    return np.clip(np.array([*way, height - held[2]]) / NEAR, -1.0, 1.0).astype(np.float32)
 
 
 def metaworld_policy(task: str) -> Controller | None:

@@ -8,6 +8,8 @@ from lookact.config.objects import TASK_GROUP, offered
 
 METAWORLD = re.compile(r"(?:metaworld[_-])?([a-z]+(?:-[a-z]+)*?)(?:-v([0-9]))?")
 
+DEFORMABLE = "deformable/"
+
 
 def is_tabletop(task: str) -> bool:
     """Whether it is one of the arm's at the table."""
@@ -28,4 +30,4 @@ def packages_of(task: str) -> tuple[str, ...]:
     """The packages, beyond the base install, that a task needs."""
     if is_metaworld(task):
         return ("mujoco", "metaworld")
-    return ("mujoco",) if is_tabletop(task) else ()
+    return ("mujoco",) if is_tabletop(task) or task.startswith(DEFORMABLE) else ()

@@ -8,7 +8,7 @@ from typing import Literal
 
 from lookact.config import setting
 
-VLM_JUDGES = ("embedded", "server")
+VLM_JUDGES = ("embedded", "server", "similarity")
 """Judges that compare images; the others are simulated teachers, given the true rewards."""
 LABELS = "labels"
 """Folder of labelled pairs, one file a feedback round."""
@@ -21,7 +21,9 @@ class EnvConfig:
     """The task, and how it is rendered."""
 
     task: str = setting(
-        "Pendulum-v1", help="a classic or MetaWorld task, tabletop/reach, MODULE:NAME, FILE.py:NAME, or a Gymnasium id"
+        "Pendulum-v1",
+        help="a classic or MetaWorld task, tabletop/reach, deformable/rope, MODULE:NAME, FILE.py:NAME, or a Gymnasium "
+        "id",
     )
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
@@ -84,11 +86,18 @@ class SFTConfig:
 class JudgeConfig:
     """Who labels the queries."""
 
-    kind: Literal["embedded", "server", "oracle", "mistake", "noisy", "skip", "myopic", "equal"] = setting(
-        "embedded", help="a tiny VLM trained and served on the spot, a running server, or a simulated teacher (B-Pref)"
+    kind: Literal["embedded", "server", "similarity", "oracle", "mistake", "noisy", "skip", "myopic", "equal"] = (
+        setting(
+            "embedded",
+            help="a tiny VLM trained and served on the spot, a running server, CLIP's similarity to the goal, or a "
+            "simulated teacher (B-Pref)",
+        )
     )
     client: ClientConfig = ClientConfig()
     sft: SFTConfig = SFTConfig()
+    clip_source: str = setting(
+        "openai/clip-vit-base-patch32", help="folder or name of CLIP's weights, with kind=similarity"
+    )
     mistake_prob: float = setting(0.1, help="share of labels turned around, with kind=mistake", least=0, most=1)
 
 

@@ -37,6 +37,7 @@ from lookact.algorithms.reward_learning import (
     Labeller,
     LearnedReward,
     RewardLearner,
+    ServedJudge,
     teacher_labeller,
     vlm_labeller,
 )
@@ -47,6 +48,7 @@ from lookact.envs.control.scripted_experts import NoisyExpert, controller_of
 from lookact.envs.control.task_names import is_metaworld
 from lookact.errors import EngineError, JudgeError, JudgeRefused
 from lookact.judges.client import ClientSpec, JudgeClient, server_url
+from lookact.judges.similarity import SimilarityJudge
 from lookact.judges.teachers import TEACHERS
 from lookact.judges.vlm_judge import QUESTIONS, Pair, ReplyCache, VLMJudge
 from lookact.models.reward_model import make_reward_model
@@ -107,7 +109,7 @@ def begin_labels(cfg: Config, feedback: Feedback | None) -> None:
         feedback.judge.load_state_dict(dict(feedback.judge.counts))
 
 
-def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labeller, JudgeService | None]:
+def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labeller, ServedJudge | None]:
     """Who labels, and the service behind a VLM judge, open until `closing` ends.
 
     An embedded judge is trained and measured first, unless an earlier part of the run did it.
@@ -118,6 +120,8 @@ def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labell
             teacher = replace(teacher, mistake=cfg.judge.mistake_prob)
         return teacher_labeller(teacher, seed=derive(cfg.seed, "teacher") % 2**31), None
     embedded, goal = cfg.judge.kind == "embedded", goal_in_words(cfg.env)
+    if cfg.judge.kind == "similarity":
+        return written_down(DiaryJudge(SimilarityJudge(cfg.judge.clip_source, device=cfg.device), folder), goal, ())
     service = JudgeService(
         cfg.judge.client, checkpoint=embedded_judge(cfg, folder) if embedded else None, folder=folder
     )
@@ -131,11 +135,18 @@ def open_labeller(cfg: Config, folder: Path, closing: ExitStack) -> tuple[Labell
         logger.info("the judge: %s; see %s and %s", clear_accuracy(report), folder / REPORT, folder / HELD_OUT)
     if not embedded:
         ask_trial_question(service, cfg.env, goal)
+    return written_down(service, goal, QUESTIONS[cfg.judge.client.variant])
+
+
+def written_down(
+    judge: JudgeService | DiaryJudge, goal: str, questions: Sequence[str]
+) -> tuple[Labeller, JudgeService | DiaryJudge]:
+    """The judge and its labels, each round of which goes into its diary."""
 
     def note(number: int, preferences: Sequence[Preference], scores: NDArray[np.float64]) -> None:
-        service.diary.extend(number, goal, QUESTIONS[cfg.judge.client.variant], preferences, scores)
+        judge.diary.extend(number, goal, questions, preferences, scores)
 
-    return vlm_labeller(service, goal, note), service
+    return vlm_labeller(judge, goal, note), judge
 
 
 def ask_trial_question(service: JudgeService, config: EnvConfig, goal: str) -> None:
@@ -210,6 +221,24 @@ def progress_of(task: str, state: NDArray[np.float32], reward: float) -> float:
         # nearly all of MetaWorld's reward comes at the end: its root, in the same order, tells the way there apart
         return float(np.sqrt(max(reward, 0.0)))
     return reward
+
+
+class DiaryJudge:
+    """A judge that needs no server, with the diary that `JudgeService` keeps."""
+
+    def __init__(self, judge: SimilarityJudge, folder: Path) -> None:
+        self.judge, self.diary, self.compare = judge, JudgeDiary(folder), judge.compare
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self.judge.counts)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.judge.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.judge.load_state_dict(state)
+        self.diary.keep(state["pairs"])
 
 
 class JudgeService:

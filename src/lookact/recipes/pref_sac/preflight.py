@@ -59,6 +59,8 @@ def check_judge(cfg: Config) -> None:
             raise ConfigError(f"env.{name} = {size}: an embedded judge needs a multiple of {PATCH}")
         if cfg.feedback.frames > 1:
             raise ConfigError("feedback.frames = 1 is all that an embedded judge has learned to read: leave it out")
+    if cfg.judge.kind == "similarity":
+        check_source(cfg.judge.clip_source, "clip", example="openai/clip-vit-base-patch32")
     if cfg.feedback.frames > cfg.feedback.segment_length:
         raise ConfigError(
             f"feedback.frames = {cfg.feedback.frames}: a segment has {cfg.feedback.segment_length} steps, "
