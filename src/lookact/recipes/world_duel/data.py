@@ -376,15 +376,18 @@ def sample_batch(
 ) -> tuple[EncodedSequences, torch.Tensor]:
     """This process's share of so many random episodes of each source, encoded, and each one's fold.
 
-    The fold names the ensemble member that is not trained on an episode.
+    The fold names the ensemble member that is not trained on an episode. Steps after the last one that counts in any
+    of the episodes, of all processes, are cut off: demonstrations are short.
     """
-    parts, folds = [], []
+    parts, folds, steps = [], [], 1
     for index, (source, count) in enumerate(sources):
         rows = numpy_rng(seed, "rows", index).choice(len(source), min(count, len(source)), replace=False)
+        counted = source.mask[torch.from_numpy(rows)].any(dim=0).nonzero()
+        steps = max(steps, int(counted.max()) + 1 if len(counted) else 1)
         mine = torch.from_numpy(rows[rank() :: world_size()].copy())
         parts.append(source[mine])
         folds.append(mine % world_model.spec.members)
-    tokens = concat(parts)
+    tokens = concat(parts).first_steps(steps)
     head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < head_camera_prob
     return encode_sequences(world_model, tokens, head_seen), torch.cat(folds)
 
