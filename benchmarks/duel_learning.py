@@ -39,7 +39,12 @@ PLAIN = (
 )
 COMMON = ("--phase", "task", "--model.ensemble_size", "1", "--evaluation.per_phase", "1")
 REACH = ("--env.control", "ee_delta", "--env.steps_per_episode", "16", *PLAIN)
-CURTAIN = ("--env.name", "memory_curtain", "--env.steps_per_episode", "6")
+CURTAIN = (
+    *("--env.name", "memory_curtain", "--env.steps_per_episode", "6", "--env.image_size", "16"),
+    *("--tokenizer.scales", "1,2", "--tokenizer.codebook_size", "16", "--tokenizer.latent_dim", "8"),
+    *("--tokenizer.width", "16", "--model.width", "32", "--model.layers", "1"),
+    *("--task_phase.bc.batch_size", "64", "--task_phase.bc.lr", "5e-3"),
+)
 TASKS: dict[str, tuple[EnvConfig, tuple[str, ...]]] = {
     "reach": (
         EnvConfig(
@@ -53,7 +58,7 @@ TASKS: dict[str, tuple[EnvConfig, tuple[str, ...]]] = {
         ),
         REACH,
     ),
-    "curtain": (EnvConfig(name="memory_curtain", steps_per_episode=6), CURTAIN),
+    "curtain": (EnvConfig(name="memory_curtain", steps_per_episode=6, image_size=16), CURTAIN),
 }
 """Each task's environment, as a config and as words."""
 
@@ -164,11 +169,20 @@ def clone(updates: int, episodes: int, *, tokens: int = 300) -> tuple[str, ...]:
     )
 
 
+def ppo(iterations: int) -> tuple[str, ...]:
+    """PPO by the task's own reward after cloning, 32 episodes or more an iteration."""
+    return ("--task_phase.iterations", str(iterations), "--env.num_envs", "32", "--task_phase.ppo.minibatch", "256")
+
+
 FORESIGHT, NO_MEMORY = ("--model.foresight", "true"), ("--model.memory", "0")
-REACH_CLONE, CURTAIN_CLONE = clone(250, 300), clone(150, 200)
+REACH_CLONE, LONG_CLONE, CURTAIN_CLONE = clone(250, 300), clone(700, 600), clone(400, 512)
 EXPERIMENTS = (
     Experiment("reach-plain", "reach", REACH_CLONE),
     Experiment("reach-foresight", "reach", (*REACH_CLONE, *FORESIGHT)),
+    Experiment("reach-long-plain", "reach", LONG_CLONE),
+    Experiment("reach-long-foresight", "reach", (*LONG_CLONE, *FORESIGHT)),
+    Experiment("reach-plain-ppo", "reach", (*REACH_CLONE, *ppo(30))),
+    Experiment("reach-foresight-ppo", "reach", (*REACH_CLONE, *FORESIGHT, *ppo(30))),
     Experiment("curtain-memory", "curtain", CURTAIN_CLONE),
     Experiment("curtain-no-memory", "curtain", (*CURTAIN_CLONE, *NO_MEMORY)),
 )
