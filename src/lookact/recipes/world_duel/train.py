@@ -178,12 +178,10 @@ def student_step(
 
 def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
     """Phase task after cloning: PPO by the task's own reward."""
-    seed = derive(cfg.seed, "task", number)
+    seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
     plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
-    return control_ppo.rollout_metrics(rollout, 0) | reinforce(
-        state, rollout, rollout.rewards, cfg.task_phase.ppo, seed=seed
-    )
+    return control_ppo.rollout_metrics(rollout, 0) | reinforce(state, rollout, rollout.rewards, ppo, seed=seed)
 
 
 def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int) -> dict[str, float]:
