@@ -70,7 +70,8 @@ class Experiment:
     name: str
     task: str
     words: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = SEEDS
+    start: str = ""
+    """The experiment from whose policy it goes on."""
 
 
 def record_path(name: str, seed: int) -> Path:
@@ -84,6 +85,9 @@ def run_folder(name: str, seed: int) -> Path:
 def command(experiment: Experiment, seed: int) -> list[str]:
     """The words after `lookact`."""
     words = ["train", "world-duel", *COMMON, *TASKS[experiment.task][1], "--task_phase.episodes", str(EPISODES)]
+    if experiment.start:
+        last = max(run_folder(experiment.start, seed).glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
+        words += ["--teacher_path", str(last), "--student_path", str(last)]
     name = f"{experiment.name}-seed-{seed}"
     return [*words, *experiment.words, "--seed", str(seed), "--out", str(RUNS), "--name", name]
 
@@ -93,7 +97,7 @@ def main(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> None:
     RECORDS.mkdir(parents=True, exist_ok=True)
     for seed in seeds:
         for experiment in EXPERIMENTS:
-            wanted = seed in (*experiment.seeds, 10) and (not names or experiment.name in names)
+            wanted = not names or experiment.name in names
             if wanted and not record_path(experiment.name, seed).exists():
                 write_record(experiment, seed)
         path = record_path("yardsticks", seed)
@@ -181,8 +185,8 @@ EXPERIMENTS = (
     Experiment("reach-foresight", "reach", (*REACH_CLONE, *FORESIGHT)),
     Experiment("reach-long-plain", "reach", LONG_CLONE),
     Experiment("reach-long-foresight", "reach", (*LONG_CLONE, *FORESIGHT)),
-    Experiment("reach-plain-ppo", "reach", (*REACH_CLONE, *ppo(30))),
-    Experiment("reach-foresight-ppo", "reach", (*REACH_CLONE, *FORESIGHT, *ppo(30))),
+    Experiment("reach-plain-ppo", "reach", (*clone(0, 300), *ppo(20)), start="reach-plain"),
+    Experiment("reach-foresight-ppo", "reach", (*clone(0, 300), *FORESIGHT, *ppo(20)), start="reach-foresight"),
     Experiment("curtain-memory", "curtain", CURTAIN_CLONE),
     Experiment("curtain-no-memory", "curtain", (*CURTAIN_CLONE, *NO_MEMORY)),
 )

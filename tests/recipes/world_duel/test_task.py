@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms.world_model import sample_batch
 from lookact.algorithms.world_model_evaluation import task_numbers
 from lookact.data.sequences import TokenSequences
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
@@ -16,7 +17,7 @@ from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel import train as world_duel
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig, ModelConfig, phase_at, planned
-from lookact.recipes.world_duel.data import cameras_of, env_maker, open_model, open_state, sample_batch
+from lookact.recipes.world_duel.data import cameras_of, env_maker, open_model, open_state
 from lookact.recipes.world_duel.train import evaluate, main
 
 DEBUG = PRESETS["debug"]

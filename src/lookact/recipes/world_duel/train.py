@@ -95,7 +95,7 @@ def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dic
     seed, teacher = derive(cfg.seed, "teacher", number), cfg.fitting
     schedule: dict[str, Any] = {"warmup": teacher.warmup, "total": teacher.iterations, "schedule": "cosine"}
     metrics = set_learning_rate(state.world_model_optimizer, number, floor=0.05, **schedule)
-    batch = sources.sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed, cfg.head_camera_prob)
+    batch = fitting.sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed, cfg.head_camera_prob)
     return metrics | fit_world_model(state, *batch, cfg, seed)
 
 
@@ -243,7 +243,7 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     for index in range(adversarial.world_model_updates):
         seed = derive(cfg.seed, "duel", number, index)
         updates.append(
-            fit_world_model(state, *sources.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
+            fit_world_model(state, *fitting.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
         )
     metrics |= fitting.average(updates)
     errors = duel_errors(state, data, stride=cfg.model.stride)
