@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
 from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.errors import EnvError
-from lookact.rollout.recording import record, record_demonstrations, stack_demonstrations
+from lookact.rollout.recording import record, record_demonstrations, record_object_masks, stack_demonstrations
 
 
 def plan(row, episode):
@@ -58,3 +59,18 @@ def test_a_longer_episode_is_cut():
     found = stack_demonstrations([(shown, np.arange(6.0).reshape(6, 1))], 4)
     assert found.state[0, :, 0].tolist() == [0, 1, 2, 3, 4]
     assert (found.actions[0, :, 0].tolist(), found.mask.all()) == ([0.0, 1.0, 2.0, 3.0], True)
+
+
+def test_object_masks_are_those_of_the_same_episodes_frames():
+    def make():
+        return Tabletop(task="reach", image_size=32, max_steps=5, terminate_on_success=False)
+
+    envs, table = InlineVectorEnv(make, 2), make()
+    actions = np.random.default_rng(0).uniform(-1, 1, (2, 3, 4)).astype(np.float32)
+    masks, made = record_object_masks(table, actions, plan), record(envs, actions, plan)
+    assert masks.shape == (2, 4, 32, 32)
+    # the episodes are the same: the last frame of the last one is what the table shows now
+    assert np.array_equal(table._draw(("head", "wrist"))["wrist"], made.wrist[1, -1])
+    assert np.array_equal(masks[1, -1], table.object_mask("wrist"))
+    table.close()
+    envs.close()

@@ -18,9 +18,9 @@ from lookact.models.world_model.vq import MultiScaleVQ
 from lookact.ops.imitation import gaussian_nll
 from lookact.ops.masked import masked_mean
 from lookact.rewards.intrinsic import IntrinsicRewards, UncertaintyKind, intrinsic_rewards, uncertainty
-from lookact.seeding import torch_rng
+from lookact.seeding import numpy_rng, torch_rng
 from lookact.training.atomic_io import TEMPORARY, place
-from lookact.training.distributed import barrier, is_main
+from lookact.training.distributed import barrier, is_main, rank, world_size
 from lookact.training.optim import build_adamw, set_learning_rate
 from lookact.training.progress import progress
 from lookact.training.weights import read_weights, write_weights
@@ -151,6 +151,27 @@ def encode_sequences(
         ids=sequences.wrist.to(device).long(),
         mask=sequences.mask.to(device),
     )
+
+
+def sample_batch(
+    world_model: WorldModel, sources: Sequence[tuple[TokenSequences, int]], seed: int, head_camera_prob: float = 0.5
+) -> tuple[EncodedSequences, torch.Tensor]:
+    """This process's share of so many random episodes of each source, encoded, and each one's fold.
+
+    The fold names the ensemble member that is not trained on an episode. Steps after the last one that counts in any
+    of the episodes, of all processes, are cut off: demonstrations are short.
+    """
+    parts, folds, steps = [], [], 1
+    for index, (source, count) in enumerate(sources):
+        rows = numpy_rng(seed, "rows", index).choice(len(source), min(count, len(source)), replace=False)
+        counted = source.mask[torch.from_numpy(rows)].any(dim=0).nonzero()
+        steps = max(steps, int(counted.max()) + 1 if len(counted) else 1)
+        mine = torch.from_numpy(rows[rank() :: world_size()].copy())
+        parts.append(source[mine])
+        folds.append(mine % world_model.spec.members)
+    tokens = concat(parts).first_steps(steps)
+    head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < head_camera_prob
+    return encode_sequences(world_model, tokens, head_seen), torch.cat(folds)
 
 
 def encode_wrist_only(world_model: WorldModel, sequences: TokenSequences) -> EncodedSequences:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from lookact.algorithms.world_model import (
     EncodedSequences,
@@ -23,12 +24,17 @@ from lookact.algorithms.world_model import (
 from lookact.data.sequences import TokenSequences
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
-from lookact.models.world_model.vq import psnr
+from lookact.models.world_model.vq import psnr, psnr_of
 from lookact.protocols import VectorEnvLike
 from lookact.rollout.vector_rollout import collect_rollout
 from lookact.seeding import derive
 from lookact.training.evaluation import Numbers
 from lookact.types import EpisodePlan
+
+CELL_PIXELS = 8
+"""Pixels a side of a cell of the finest scale."""
+OBJECT_CELL = 0.25
+"""Share of a cell's pixels from which it is an object's."""
 
 
 @torch.no_grad()
@@ -108,6 +114,40 @@ def baseline_numbers(world_model: WorldModel, sequences: EncodedSequences, frame
         "copy_psnr": by_row(copied, sequences.mask),
         "reconstruction_psnr": by_row(frame_psnr(world_model, truth, frames[:, 1:]), sequences.mask),
     }
+
+
+@torch.no_grad()
+def object_numbers(
+    world_model: WorldModel, sequences: EncodedSequences, frames: Tensor, objects: Tensor, *, stride: int
+) -> Numbers:
+    """One step ahead where the next frame shows objects, and elsewhere; beside copying and the true tokens decoded.
+
+    objects: (b, t + 1, h, w) True on an object. Tokens are those of the finest scale, on an object where a quarter of
+    their cell is. Episodes that show none count for neither.
+    """
+    memory = run_memory(world_model, sequences)
+    truth, present = sequences.ids[:, 1:], sequences.ids[:, :-1]
+    generated = generate_sequences(world_model, sequences, memory, stride=stride)
+    pixels = objects[:, 1:] & sequences.mask[..., None, None].to(objects.device)
+    others = ~objects[:, 1:] & sequences.mask[..., None, None].to(objects.device)
+    whole = pixels.flatten(1).any(dim=1)
+    found = {"share": pixels.flatten(1).double().mean(dim=1)}
+    for place, region in (("", pixels), ("elsewhere_", others)):
+        cells = functional.avg_pool2d(region.float(), CELL_PIXELS).flatten(2) >= OBJECT_CELL
+        for name, ids in (("", generated), ("copy_", present)):
+            right = (ids == truth)[..., -cells.shape[-1] :].cpu()
+            found[f"{place}{name}token_accuracy"] = _share(right, cells)
+        decoded = {"": generated, "reconstruction_": truth}
+        shown = {name: torch.stack([world_model.vq.decode(row) for row in ids]) for name, ids in decoded.items()}
+        for name, predicted in (shown | {"copy_": frames[:, :-1]}).items():
+            error = (predicted.cpu().double() - frames[:, 1:].double()).square().mean(dim=-1) / 127.5**2
+            found[f"{place}{name}psnr"] = psnr_of(_share(error, region))
+    return {name: values[whole].numpy() for name, values in found.items()}
+
+
+def _share(values: Tensor, mask: Tensor) -> Tensor:
+    """Means (b,) of values (b, ...) where mask is True; 0 where it nowhere is."""
+    return (values.double() * mask).flatten(1).sum(dim=1) / mask.flatten(1).sum(dim=1).clamp(min=1)
 
 
 def prediction_error(world_model: WorldModel, sequences: TokenSequences, *, stride: int) -> NDArray[np.float64]:

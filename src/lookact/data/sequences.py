@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -80,6 +80,11 @@ class TokenSequences:
     @property
     def steps(self) -> int:
         return self.actions.shape[1]
+
+    def first_steps(self, steps: int) -> TokenSequences:
+        """The steps before `steps`, and the frame after the last of them."""
+        later = {name: getattr(self, name)[:, : steps + 1] for name in ("wrist", "head", "state")}
+        return replace(self, **later, actions=self.actions[:, :steps], mask=self.mask[:, :steps])
 
 
 def concat(parts: Sequence[TokenSequences]) -> TokenSequences:

@@ -33,5 +33,7 @@ register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.rooms.spatial_vqa
 register(id="lookact/Tabletop-v0", entry_point="lookact.envs.tabletop.env:Tabletop")
 register(id="lookact/ManiSkill-v0", entry_point="lookact.envs.maniskill.env:ManiSkillTable")
 register(id="lookact/MemoryCurtain-v0", entry_point="lookact.envs.testbeds.memory_curtain:MemoryCurtain")
+# its own frozen world model may pay for it, so that it stands with the recipe
+register(id="lookact/F1-v0", entry_point="lookact.recipes.world_duel.f1.env:make_f1_env")
 # the id of version 0.1
 register(id="lookact/Hidden-v0", entry_point="lookact.envs.testbeds.memory_curtain:MemoryCurtain")

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "answer": "answer_score well_formed",
         "functions": "load_rewards invalid_action trl_reward",
         "intrinsic": "IntrinsicRewards intrinsic_rewards",
+        "intrinsic_env": "IntrinsicReward IntrinsicWeights",
         "shaping": "WeightedParts",
     },
 )

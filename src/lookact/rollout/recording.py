@@ -48,6 +48,20 @@ def record_with_infos(
     return Recording(arrays["wrist"], arrays["head"], arrays["state"], actions, texts, mask), infos
 
 
+def record_object_masks(env: Any, actions: NDArray[np.float32], plan_episode: PlanEpisode) -> NDArray[np.bool_]:
+    """(b, t + 1, h, w) where the wrist camera shows an object, in `record`'s episodes, taken again in one `env`."""
+    rows = []
+    for row, taken in enumerate(actions):
+        seed, options = plan_episode(row, 0)
+        env.reset(seed=seed, options=options)
+        masks = [env.object_mask("wrist")]
+        for action in taken:
+            env.step(action)
+            masks.append(env.object_mask("wrist"))
+        rows.append(np.stack(masks))
+    return np.stack(rows)
+
+
 def record_demonstrations(
     env: Any, act: Callable[[Any], NDArray[np.float32]], *, seed: int, episodes: int, steps: int, noise: float = 0.0
 ) -> Recording:

@@ -236,3 +236,20 @@ def test_dynamics_differ_where_they_are_shifted_alone():
     bodies = [plain.model.body(f"object{number}").id for number in (0, 1)]
     assert np.allclose(env.model.body_mass[bodies] / plain.model.body_mass[bodies], env.dynamics.mass)
     assert np.allclose(np.delete(env.model.body_mass, bodies), np.delete(plain.model.body_mass, bodies))
+
+
+def test_an_object_mask_is_where_the_objects_are_drawn():
+    env = Tabletop(task="reach", image_size=64, distractors=0)
+    env.reset(seed=0)
+    now = env.situation()
+    shown = env.rearrange(now.tool, 1.0, now.object)
+    mask = env.object_mask("head")
+    assert 0 < mask.mean() < 0.1
+    # nothing was moved for it
+    assert np.array_equal(env._draw(("head",))["head"], shown["head"])
+    moved = env.rearrange(now.tool, 1.0, now.object + np.array([0.0, 0.15, 0.0]))["head"]
+    other = env.object_mask("head")
+    assert not (mask & other).any()
+    # between the pictures, only where the object was and where it is anything changes
+    assert ((shown["head"] != moved).any(axis=2) <= (mask | other)).all()
+    env.close()

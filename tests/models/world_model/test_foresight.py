@@ -11,7 +11,7 @@ from lookact.data.sequences import TokenSequences
 from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.loading import build_world_model, open_tokenizer, owner_of
-from lookact.models.world_model.model import WorldModelSpec
+from lookact.models.world_model.model import WorldModelSpec, mean_logits
 from lookact.models.world_model.vq import VQSpec
 
 SPEC = WorldModelSpec(
@@ -167,3 +167,13 @@ def test_an_explorer_acts_on_its_foresight_by_the_cameras_that_it_has(head):
         torch.testing.assert_close(output.mean[:, 0], drawn[2], rtol=1e-4, atol=1e-5)
     else:
         torch.testing.assert_close(output.mean[:, 0], drawn[2])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_tokens_are_generated_as_predicting_scale_by_scale_decodes_them(on, told):
+    _, inputs, action = inputs_of(on, sequences(on))
+    action = action if told else None
+    ids = torch.zeros(ROWS, 5, dtype=torch.long)
+    for start, end in ((0, 1), (1, 5)):
+        ids[:, start:end] = mean_logits(on.predict(inputs, action, ids)).argmax(dim=-1)[:, start:end]
+    assert on.generate(inputs, action).equal(ids)

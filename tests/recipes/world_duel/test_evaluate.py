@@ -5,7 +5,7 @@ import torch
 
 from lookact.algorithms.exploration import SCRIPTS
 from lookact.algorithms.world_model import encode_sequences, generate_sequences, run_memory, tokenise
-from lookact.algorithms.world_model_evaluation import baseline_numbers, image_error, open_loop_tokens
+from lookact.algorithms.world_model_evaluation import baseline_numbers, image_error, object_numbers, open_loop_tokens
 from lookact.data.sequences import TokenSequences
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
 from lookact.recipes.world_duel.data import (
@@ -87,6 +87,30 @@ def test_copying_and_the_commonest_token_by_hand(world_model):
     # the first row changes once in two steps; four of six frames to come hold threes
     assert found["copy_accuracy"].tolist() == [0.5, 1.0, 1.0]
     assert found["majority_accuracy"].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_objects_and_what_is_elsewhere_are_told_apart_and_add_up(world_model):
+    made = sequences(world_model, 2)
+    encoded = encode_sequences(world_model, made)
+    frames = torch.stack([world_model.vq.decode(row) for row in encoded.ids])
+    # an object in the left half of all frames of the first two episodes, none in the third
+    objects = torch.zeros(frames.shape[:-1], dtype=torch.bool)
+    objects[:2, :, :, : frames.shape[3] // 2] = True
+    found = object_numbers(world_model, encoded, frames, objects, stride=1)
+    assert {len(values) for values in found.values()} == {2}
+    assert found["share"].tolist() == [0.5, 0.5]
+    # the true tokens decode to these very frames
+    assert (found["reconstruction_psnr"] > 90).all()
+    assert (found["elsewhere_reconstruction_psnr"] > 90).all()
+    fine = world_model.vq.spec.scales[-1] ** 2
+    memory = run_memory(world_model, encoded)
+    for name, ids in (("", generate_sequences(world_model, encoded, memory, stride=1)), ("copy_", encoded.ids[:, :-1])):
+        right = (ids == encoded.ids[:, 1:])[:2, :, -fine:].double().flatten(1).mean(dim=1).numpy()
+        halves = found[f"{name}token_accuracy"] + found[f"elsewhere_{name}token_accuracy"]
+        assert halves / 2 == pytest.approx(right)
+    squared = (frames[:2, :-1].double() - frames[:2, 1:].double()).square() / 127.5**2
+    left = squared[..., : frames.shape[3] // 2, :].flatten(1).mean(dim=1)
+    assert found["copy_psnr"] == pytest.approx((10 * torch.log10(4 / left)).numpy())
 
 
 def test_the_frozen_explorers_episodes_stay_while_the_world_model_learns():

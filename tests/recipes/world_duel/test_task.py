@@ -8,7 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lookact.algorithms.world_model import sample_batch
 from lookact.algorithms.world_model_evaluation import task_numbers
+from lookact.data.sequences import TokenSequences
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
 from lookact.envs.vector.vector_env import InlineVectorEnv
 from lookact.errors import ConfigError
@@ -113,6 +115,22 @@ def test_a_run_killed_after_cloning_and_resumed_ends_as_an_unbroken_one(train, t
             load_file(tmp_path / f"{name}/checkpoint-3/{file}.safetensors") for name in ("killed", "unbroken")
         )
         assert all(one[key].equal(other[key]) for key in one)
+
+
+def test_a_batch_of_demonstrations_ends_with_the_longest_of_them():
+    world_model, steps = open_model(SHORT), 6
+    made = TokenSequences(
+        wrist=torch.zeros(4, steps + 1, 5, dtype=torch.int16),
+        head=torch.zeros(4, steps + 1, 5, dtype=torch.int16),
+        head_seen=torch.ones(4, dtype=torch.bool),
+        state=torch.rand(4, steps + 1, 1),
+        actions=torch.rand(4, steps, 8),
+        text_ids=world_model.tokenize(["remember what is behind the curtain"] * 4),
+        mask=torch.arange(steps)[None] < torch.tensor([2, 4, 1, 3])[:, None],
+    )
+    batch, _ = sample_batch(world_model, [(made, 4)], seed=0)
+    assert (batch.steps, batch.frames.shape[1], batch.state.shape[1], batch.previous_actions.shape[1]) == (4, 5, 5, 5)
+    assert sorted(batch.mask.sum(dim=1).tolist()) == [1, 2, 3, 4]
 
 
 def test_a_clone_learns_memory_and_action_head_together():

@@ -48,6 +48,9 @@ FAR = 10.0
 OBJECT, LEFT_PAD, RIGHT_PAD = 1, 2, 4
 FULL_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 
+OUT_OF_SIGHT = 1000.0
+"""Metres that objects are moved by for a picture without them."""
+
 
 class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
     """Observations are `head` and `wrist` pictures, the arm's `state` (joints, opening, tool) and the `instruction`.
@@ -131,6 +134,15 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
     def render(self) -> Image | None:
         """The head camera's picture."""
         return self._draw(("head",))["head"] if self.render_mode == "rgb_array" else None
+
+    def object_mask(self, camera: str) -> NDArray[np.bool_]:
+        """(h, w) where a camera shows an object: where its picture changes if all objects are out of sight."""
+        shown, places = self._draw((camera,))[camera], self.data.geom_xpos[self._object_geoms].copy()
+        self.data.geom_xpos[self._object_geoms] += OUT_OF_SIGHT
+        without = self._draw((camera,))[camera]
+        self.data.geom_xpos[self._object_geoms] = places
+        changed: NDArray[np.bool_] = (shown != without).any(axis=2)
+        return changed
 
     def close(self) -> None:
         if self._renderer is not None:

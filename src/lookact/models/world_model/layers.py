@@ -21,6 +21,8 @@ TARGETS = ("q_proj", "v_proj")
 """The linears that take LoRA adapters."""
 ExpertTokens = tuple[str, Tensor]
 """An expert's name and its tokens (n, l, width)."""
+KeyValues = list[tuple[Tensor, Tensor]]
+"""Each block's keys and values (n, heads, l, width / heads) of the tokens so far."""
 
 
 class Expert(nn.Module):
@@ -57,13 +59,18 @@ class Block(nn.Module):
         super().__init__()
         self.experts = nn.ModuleDict({name: Expert(width, heads) for name in EXPERTS})
 
-    def forward(self, parts: Sequence[ExpertTokens], mask: Tensor) -> list[ExpertTokens]:
+    def forward(
+        self, parts: Sequence[ExpertTokens], mask: Tensor | None, known: KeyValues | None = None
+    ) -> tuple[list[ExpertTokens], tuple[Tensor, Tensor]]:
+        """The tokens after this layer, and the keys and values of all tokens; `known` are those of tokens before."""
         experts: list[Any] = [self.experts[name] for name, _ in parts]
         projected = [expert.project(x) for expert, (_, x) in zip(experts, parts)]
         query, key, value = (torch.cat(kind, dim=2) for kind in zip(*projected))
+        if known:
+            key, value = (torch.cat(both, dim=2) for both in zip(known[0], (key, value)))
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         shares = torch.split(attended.transpose(1, 2).flatten(2), [x.shape[1] for _, x in parts], dim=1)
-        return [(name, expert.mlp(x, share)) for expert, (name, x), share in zip(experts, parts, shares)]
+        return [(name, expert.mlp(x, share)) for expert, (name, x), share in zip(experts, parts, shares)], (key, value)
 
 
 class SharedAttention(nn.Module):
@@ -74,12 +81,22 @@ class SharedAttention(nn.Module):
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
         self.norms = nn.ModuleDict({name: nn.LayerNorm(width) for name in EXPERTS})
 
-    def forward(self, parts: Sequence[ExpertTokens], mask: Tensor) -> list[Tensor]:
+    def forward(self, parts: Sequence[ExpertTokens], mask: Tensor | None) -> list[Tensor]:
         """Each part's tokens (n, l, width) after the last block; mask (L, L) is True where a row's token attends."""
-        current = list(parts)
-        for block in self.blocks:
-            current = block(current, mask)
-        return [self.norms[name](x) for name, x in current]
+        return self.extend(parts, mask, [])[0]
+
+    def extend(
+        self, parts: Sequence[ExpertTokens], mask: Tensor | None, known: KeyValues
+    ) -> tuple[list[Tensor], KeyValues]:
+        """The same of further tokens, which also attend to those whose keys and values are `known`; those of all.
+
+        mask: (new, known + new), None where all attend to all.
+        """
+        current, everything = list(parts), KeyValues()
+        for index, block in enumerate(self.blocks):
+            current, both = block(current, mask, known[index : index + 1])
+            everything.append(both)
+        return [self.norms[name](x) for name, x in current], everything
 
 
 def attention_mask(groups: Sequence[tuple[int, Sequence[int]]]) -> Tensor:

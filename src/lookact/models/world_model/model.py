@@ -191,9 +191,7 @@ class WorldModel(nn.Module):
         act = self._action_token(action, action_seen, len(ids))
         coarse = self.vq.coarse_features(ids.long())
         around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
-        # a token's present neighbourhood and the action explain most of its next value
-        now = self.generation["present"](around.flatten(2) / self.feature_std) + act + self.pos_query
-        queries = now + self.generation["query"](coarse / self.feature_std)
+        queries = self._query_tokens(around, act, coarse, self.pos_query)
         parts = [("understanding", understanding), ("generation", torch.cat([context, act, queries], dim=1))]
         mask = self._query_mask(understanding.shape[1], context.shape[1]).to(ids.device)
         hidden = self.attention(parts, mask)[1][:, context.shape[1] + 1 :]
@@ -203,13 +201,26 @@ class WorldModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, inputs: WorldModelInputs, action: Tensor | None) -> Tensor:
-        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight."""
+        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight.
+
+        As `predict`, but what stands before a scale's queries is computed once.
+        """
+        understanding, context = self._understanding_tokens(inputs), self._context_tokens(inputs)
+        act = self._action_token(action, None, len(inputs.state))
+        parts = [("understanding", understanding), ("generation", torch.cat([context, act], dim=1))]
+        groups = [(understanding.shape[1], [0]), (context.shape[1], [0, 1]), (1, [0, 1, 2])]
+        known = self.attention.extend(parts, attention_mask(groups).to(self.device), [])[1]
+        around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
         ids = torch.zeros(len(inputs.state), self.vq.spec.tokens, dtype=torch.long, device=self.device)
         end = 0
-        for side in self.vq.spec.scales:
+        for scale, side in enumerate(self.vq.spec.scales):
             start, end = end, end + side * side
-            logits = mean_logits(self.predict(inputs, action, ids)[:, :, start:end])
-            ids[:, start:end] = logits.argmax(dim=-1)
+            coarse, near = self.vq.coarse_features(ids, scale)[:, start:], around[:, start:end]
+            queries = self._query_tokens(near, act, coarse, self.pos_query[start:end])
+            hidden, known = self.attention.extend([("generation", queries)], None, known)
+            books = self.vq.codebooks[scale : scale + 1], self.vq.counts[scale : scale + 1], (side,)
+            logits = self.codebook_head(hidden[0], near[:, :, NEIGHBOURS // 2] - coarse, *books)
+            ids[:, start:end] = mean_logits(logits).argmax(dim=-1)
         return ids
 
     def with_foresight(self, inputs: WorldModelInputs) -> WorldModelInputs:
@@ -268,6 +279,13 @@ class WorldModel(nn.Module):
         told = self.generation["action"](_unpadded(action, self.action_mask))[:, None]
         token: Tensor = told if seen is None else torch.where(seen[:, None, None], told, self.no_action)
         return token + self.pos_action
+
+    def _query_tokens(self, around: Tensor, act: Tensor, coarse: Tensor, positions: Tensor) -> Tensor:
+        """(n, l, width) of the present features around tokens (n, l, 9, d), the action's token, and coarser scales."""
+        # a token's present neighbourhood and the action explain most of its next value
+        now = self.generation["present"](around.flatten(2) / self.feature_std) + act + positions
+        queries: Tensor = now + self.generation["query"](coarse / self.feature_std)
+        return queries
 
     def _foresight_tokens(self, inputs: WorldModelInputs) -> Tensor:
         """(n, tokens, width) of the predicted ids: at each token's cells the features up to its own scale."""

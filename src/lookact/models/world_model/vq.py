@@ -84,11 +84,12 @@ class MultiScaleVQ(nn.Module):
         """Expected codebook entry (b, n, d) of each token under probabilities (b, n, codes)."""
         return torch.cat([part @ book for book, part in zip(self.codebooks, self.split_scales(probabilities))], dim=1)
 
-    def coarse_features(self, ids: Tensor) -> Tensor:
-        """Features (b, n, d) of the coarser scales at each token's cells; zeros for the first scale."""
+    def coarse_features(self, ids: Tensor, last: int | None = None) -> Tensor:
+        """Features (b, n, d) of the coarser scales at each token's cells, up to scale `last`; zeros for the first."""
         parts = [self.codebooks.new_zeros(len(ids), self.spec.scales[0] ** 2, self.spec.latent)]
         for scale, side in enumerate(self.spec.scales[1:], start=1):
-            parts.append(_pool(self.features(ids, scale), side))
+            if last is None or scale <= last:
+                parts.append(_pool(self.features(ids, scale), side))
         return torch.cat(parts, dim=1)
 
     def loss(self, frames: Tensor, *, generator: torch.Generator, commitment: float = 0.25) -> tuple[Tensor, Metrics]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_ppo import open_optimizer
 from lookact.algorithms.exploration import SCRIPTS
-from lookact.algorithms.world_model import EncodedSequences, encode_sequences, fit_tokenizer, sequence_rewards, tokenise
+from lookact.algorithms.world_model import fit_tokenizer, sequence_rewards, tokenise
 from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
 from lookact.envs.control.gym_control import make_gym_control
 from lookact.envs.maniskill.env import ManiSkillTable
@@ -39,7 +39,7 @@ from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
-from lookact.rollout.recording import record, record_demonstrations, stack_demonstrations
+from lookact.rollout.recording import record, record_demonstrations, record_object_masks, stack_demonstrations
 from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import barrier, is_main, rank, world_size
@@ -117,6 +117,8 @@ class Data:
     """Pick-and-place, to measure the duel on what neither side of it does."""
     scripted: TokenSequences | None = None
     """Every joint at ±1, held for 8 steps, in the scenes that the explorer is measured in."""
+    objects: NDArray[np.bool_] | None = None
+    """(b, t + 1, h, w) where the held-out episodes' wrist frames show an object."""
 
 
 def open_state(cfg: Config, source: Path | None) -> TrainState:
@@ -264,6 +266,24 @@ def record_random(env: EnvConfig, folder: Path, *, seed: int, split: str, episod
     return [load_recording(path) for path in paths]
 
 
+def load_object_masks(
+    env: EnvConfig, recordings: Sequence[Recording], folder: Path, *, seed: int, split: str
+) -> NDArray[np.bool_] | None:
+    """Where the wrist frames of `record_random`'s episodes show an object, kept in `folder`; None off the tabletop."""
+    if env.name != "tabletop":
+        return None
+    path = folder / f"{split}-objects.npy"
+    if is_main() and not path.exists():
+        table = env_maker(env)()
+        plans = [plan_episodes(seed, split, number, env.scene_reuse) for number in range(len(recordings))]
+        masks = [record_object_masks(table, one.actions, plan) for one, plan in zip(recordings, plans)]
+        table.close()
+        np.save(path, np.concatenate(masks))
+    barrier()
+    found: NDArray[np.bool_] = np.load(path)
+    return found
+
+
 def random_actions(env: EnvConfig, seed: int, split: str, number: int) -> NDArray[np.float32]:
     """(rows, t, a) uniform in [-1, 1], the same in every process."""
     shape = (env.num_envs, env.steps_per_episode, env.shapes.action_size)
@@ -364,29 +384,12 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     if tokens and cfg.phase in ("adversarial", "all") and cfg.adversarial.episodes:
         more = record_split("more", cfg.adversarial.episodes)
         adversarial = concat([tokens, tokenise(world_model, more)])
-    others: list[TokenSequences] = []
+    expert = scripted = objects = None
     if cfg.env.name == "tabletop" and cfg.phase != "task":
         recorded = record_expert(cfg.env, cfg.seed), record_scripted(cfg.env, cfg.seed)
-        others = [tokenise(world_model, [one]) for one in recorded]
-    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), *others)
-
-
-def sample_batch(
-    world_model: WorldModel, sources: Sequence[tuple[TokenSequences, int]], seed: int, head_camera_prob: float = 0.5
-) -> tuple[EncodedSequences, torch.Tensor]:
-    """This process's share of so many random episodes of each source, encoded, and each one's fold.
-
-    The fold names the ensemble member that is not trained on an episode.
-    """
-    parts, folds = [], []
-    for index, (source, count) in enumerate(sources):
-        rows = numpy_rng(seed, "rows", index).choice(len(source), min(count, len(source)), replace=False)
-        mine = torch.from_numpy(rows[rank() :: world_size()].copy())
-        parts.append(source[mine])
-        folds.append(mine % world_model.spec.members)
-    tokens = concat(parts)
-    head_seen = torch.rand(len(tokens), generator=torch_rng(seed, "head", rank())) < head_camera_prob
-    return encode_sequences(world_model, tokens, head_seen), torch.cat(folds)
+        expert, scripted = (tokenise(world_model, [one]) for one in recorded)
+        objects = load_object_masks(cfg.env, held_out, folder, seed=cfg.seed, split="held_out")
+    return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), expert, scripted, objects)
 
 
 def reward_terms(world_model: WorldModel, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:

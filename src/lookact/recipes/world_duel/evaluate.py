@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import torch
+from numpy.typing import NDArray
 
 from lookact.algorithms.exploration import (
     SCRIPTS,
@@ -32,6 +33,7 @@ from lookact.algorithms.world_model_evaluation import (
     baseline_numbers,
     image_error,
     next_frame_numbers,
+    object_numbers,
     open_loop_numbers,
     prediction_error,
     task_numbers,
@@ -51,6 +53,7 @@ from lookact.recipes.world_duel.data import (
     cameras_of,
     explore,
     load_model,
+    load_object_masks,
     make_envs,
     open_model,
     plan_episodes,
@@ -88,9 +91,16 @@ FPS = 10
 
 
 def measure_world_model(
-    world_model: WorldModel, recordings: Sequence[Recording], sequences: TokenSequences, cfg: Config
+    world_model: WorldModel,
+    recordings: Sequence[Recording],
+    sequences: TokenSequences,
+    cfg: Config,
+    objects: NDArray[np.bool_] | None = None,
 ) -> dict[str, Any]:
-    """Next-frame and open-loop prediction on held-out episodes, with memory and without, beside copying baselines."""
+    """Next-frame and open-loop prediction on held-out episodes, with memory and without, beside copying baselines.
+
+    With masks (b, t + 1, h, w) of objects, also told apart where the frames show them and elsewhere.
+    """
     encoded = encode_sequences(world_model, sequences)
     frames = torch.from_numpy(np.concatenate([one.wrist for one in recordings]))
     stride, horizon, starts = cfg.model.stride, cfg.evaluation.horizon, cfg.evaluation.horizon_starts
@@ -98,6 +108,9 @@ def measure_world_model(
     open_loop = partial(open_loop_numbers, world_model, encoded, frames, stride=stride, horizon=horizon, starts=starts)
     report = means_with_intervals(one_step() | baseline_numbers(world_model, encoded, frames))
     report["open_loop"] = {"steps": horizon} | means_with_intervals(open_loop())
+    if objects is not None and objects.any():
+        shown = torch.from_numpy(objects)
+        report["objects"] = means_with_intervals(object_numbers(world_model, encoded, frames, shown, stride=stride))
     if world_model.spec.memory:
         no_memory = means_with_intervals(one_step(use_memory=False))
         report["no_memory"] = no_memory | {"open_loop": means_with_intervals(open_loop(use_memory=False))}
@@ -179,7 +192,7 @@ def report_on(
         # the world model is frozen: it was measured at the end of phase teacher
         report = {name: value for name, value in known.items() if name != "explorer"}
     else:
-        report = measure_world_model(state.world_model, data.recordings, data.held_out, cfg)
+        report = measure_world_model(state.world_model, data.recordings, data.held_out, cfg, data.objects)
     shown, exploring = data.recordings[0], phase != "teacher" and cfg.env.name != "memory_curtain"
     if exploring:
         last = phase_at(cfg, step)[1] == planned(cfg)[phase]
@@ -299,7 +312,8 @@ def evaluate(
     world_model = open_model(cfg, checkpoint)
     load_model(world_model, checkpoint)
     held_out = tokenise(world_model, recordings)
-    report = measure_world_model(world_model, recordings, held_out, cfg)
+    objects = load_object_masks(cfg.env, recordings, folder / f"seed{cfg.seed}", seed=cfg.seed, split="test")
+    report = measure_world_model(world_model, recordings, held_out, cfg, objects)
     save_example(world_model, recordings[0], folder, 0, stride=cfg.model.stride)
     shown, exploring = recordings[0], (checkpoint / "student").is_dir() and cfg.env.name != "memory_curtain"
     if exploring:

@@ -95,7 +95,7 @@ def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dic
     seed, teacher = derive(cfg.seed, "teacher", number), cfg.fitting
     schedule: dict[str, Any] = {"warmup": teacher.warmup, "total": teacher.iterations, "schedule": "cosine"}
     metrics = set_learning_rate(state.world_model_optimizer, number, floor=0.05, **schedule)
-    batch = sources.sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed, cfg.head_camera_prob)
+    batch = fitting.sample_batch(state.world_model, [(data.train, teacher.batch_size)], seed, cfg.head_camera_prob)
     return metrics | fit_world_model(state, *batch, cfg, seed)
 
 
@@ -178,12 +178,10 @@ def student_step(
 
 def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
     """Phase task after cloning: PPO by the task's own reward."""
-    seed = derive(cfg.seed, "task", number)
+    seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
     plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
-    return control_ppo.rollout_metrics(rollout, 0) | reinforce(
-        state, rollout, rollout.rewards, cfg.task_phase.ppo, seed=seed
-    )
+    return control_ppo.rollout_metrics(rollout, 0) | reinforce(state, rollout, rollout.rewards, ppo, seed=seed)
 
 
 def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int) -> dict[str, float]:
@@ -245,7 +243,7 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     for index in range(adversarial.world_model_updates):
         seed = derive(cfg.seed, "duel", number, index)
         updates.append(
-            fit_world_model(state, *sources.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
+            fit_world_model(state, *fitting.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
         )
     metrics |= fitting.average(updates)
     errors = duel_errors(state, data, stride=cfg.model.stride)
