@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("mujoco")
-
 from lookact.envs.control.deformables import BEADS, SPACING, Deformable, bent_rope
 from lookact.envs.control.fixed_horizon import horizon_of, make_control_env
 from lookact.envs.control.scripted_experts import controller_of
