@@ -1,4 +1,7 @@
+import math
+
 import numpy as np
+import pytest
 import torch
 
 from lookact.algorithms.keypoint_pretraining import (
@@ -7,8 +10,10 @@ from lookact.algorithms.keypoint_pretraining import (
     keypoint_error,
     keypoint_loss,
     make_head,
+    naming_loss,
     predict,
 )
+from lookact.envs.tabletop.pretraining_images import NAMED, UNNAMED
 from lookact.models.vla.checkpoint import make_vla
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import PolicySpec
@@ -115,3 +120,13 @@ def test_a_sentence_that_grows_too_long_is_cut_to_its_length_and_still_ends():
     rows = dropped(0.0, length=len(SENTENCE))
     assert all(len(row) == len(SENTENCE) and row[-1] == END for row in rows)
     assert any(UNKNOWN in row for row in rows)
+
+
+def test_naming_is_the_mean_cross_entropy_of_what_is_named():
+    scores = torch.zeros(2, sum(NAMED))
+    scores[0, 1] = 100.0
+    # the first row's object is told for sure, the second's is a guess among all colours; one target is not named
+    named = torch.tensor([[1, 0], [2, UNNAMED]])
+    guess = math.log(NAMED[0])
+    assert float(naming_loss(scores, named)) == pytest.approx((guess / 2 + guess) / 2)
+    assert float(naming_loss(scores, torch.tensor([[1, UNNAMED], [1, UNNAMED]]))) == pytest.approx(guess / 2)

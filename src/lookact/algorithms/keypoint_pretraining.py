@@ -108,7 +108,7 @@ def make_naming(vla: VLA, seed: int) -> nn.Linear:
 
 
 def naming_loss(scores: Tensor, named: Tensor) -> Tensor:
-    """Mean cross-entropy of scores (b, sum(NAMED)) on what is named (b, 3); what is not counts nothing."""
+    """Mean cross-entropy of scores (b, sum(NAMED)) on what is named (b, 2); what is not counts nothing."""
     losses = [
         functional.cross_entropy(part, truth, ignore_index=UNNAMED)
         for part, truth in zip(torch.split(scores, list(NAMED), dim=1), named.unbind(dim=1))
@@ -180,7 +180,7 @@ def keypoint_loss(
     """Over chosen images: smooth L1 of the positions (n, f), and the distance of the first queries to the keypoints.
 
     Pictures have their colours jittered, and instructions lose words other than `names`; `naming` learns to tell from
-    them what they name (n, 3).
+    them what they name (n, 2).
     """
     tokenizer = vla.text_encoder.tokenizer
     kept = {int(number) for name in names for number in tokenizer(name)["input_ids"]} | set(tokenizer.all_special_ids)

@@ -2,7 +2,8 @@ import numpy as np
 
 from lookact.envs.tabletop.control import REACH_LOW
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.pretraining_images import labelled_image, project
+from lookact.envs.tabletop.pretraining_images import UNNAMED, labelled_image, project
+from lookact.envs.tabletop.scene import COLOURS
 
 
 def test_labels_are_the_true_positions():
@@ -72,3 +73,16 @@ def test_the_middle_of_a_picture_is_what_a_camera_looks_at_and_what_is_behind_it
     middle, behind = project(env, "head", places)
     assert np.allclose(middle, 0, atol=1e-6)
     assert np.isnan(behind).all()
+
+
+def test_an_image_says_which_colours_its_instruction_names():
+    env = Tabletop(image_size=16, distractors=1)
+    for seed in range(5):
+        image = labelled_image(env, seed)
+        words = image.instruction.replace(",", " ").replace("?", " ").split()
+        told = {word: words[place + 1] for place, word in enumerate(words) if word in COLOURS}
+        thing, stand = (list(COLOURS)[number] for number in image.named)
+        assert told[stand] == "stand"
+        assert told[thing] != "stand"
+    reach = Tabletop(task="reach", image_size=16)
+    assert labelled_image(reach, 0).named[1] == UNNAMED

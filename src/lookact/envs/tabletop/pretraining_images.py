@@ -12,12 +12,12 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.language import TARGET_NAMES
 from lookact.envs.tabletop.orientation import Vector
 from lookact.envs.tabletop.randomise import GROUNDS
-from lookact.envs.tabletop.scene import COLOURS, SHAPES
+from lookact.envs.tabletop.scene import COLOURS
 from lookact.seeding import numpy_rng
 from lookact.types import Image
 
-NAMED = len(COLOURS), len(SHAPES), len(COLOURS)
-"""Kinds of what an instruction names: the object's colour, its shape, the target's colour."""
+NAMED = len(COLOURS), len(COLOURS)
+"""Kinds of what an instruction names: the object's colour and the target's."""
 UNNAMED = -100
 """In place of a kind that the task's instructions do not name."""
 POSITIONS = 6
@@ -39,7 +39,7 @@ class LabelledImage:
     instruction: str
     """Which names object and target."""
     named: NDArray[np.int64]
-    """(3,) what it names, as numbers among `NAMED` of each."""
+    """(2,) what it names, as numbers among `NAMED` of each."""
     keypoints: dict[str, NDArray[np.float32]]
     """Camera to (2, 2): where in its frame object and target are, across and down in -1..1; NaN where outside it."""
 
@@ -60,10 +60,10 @@ def labelled_image(env: Tabletop, seed: int) -> LabelledImage:
 
 
 def named_by(env: Tabletop) -> NDArray[np.int64]:
-    """(3,) the object's colour, its shape and the target's colour, of the present scene's instruction."""
-    (colour, shape), target = env.look.objects[0], env.look.targets[0]
+    """(2,) the object's colour and the target's, of the present scene's instruction."""
+    (colour, _), target = env.look.objects[0], env.look.targets[0]
     goal = list(COLOURS).index(target) if env.task in TARGET_NAMES else UNNAMED
-    return np.array([list(COLOURS).index(colour), list(SHAPES).index(shape), goal])
+    return np.array([list(COLOURS).index(colour), goal])
 
 
 def project(env: Tabletop, camera: str, places: Vector) -> NDArray[np.float32]:

@@ -253,8 +253,12 @@ def _draw_tool(rng: np.random.Generator, unseen: bool) -> Vector:
 
 
 def name_words() -> tuple[str, ...]:
-    """The words by which instructions name things: all others may be put differently."""
-    return (*COLOURS, *SHAPES, *TARGET_NAMES.values())
+    """The words that tell things apart: all others may be put differently.
+
+    Shapes are not among them: no two objects have one colour. Were they always told, a shape that never goes with a
+    colour in training would say that this colour is the target's, and unseen pairs would be misread.
+    """
+    return (*COLOURS, *TARGET_NAMES.values())
 
 
 def instruction_corpus(task: str) -> Iterator[str]:
