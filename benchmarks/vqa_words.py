@@ -3,7 +3,7 @@
 No pictures and no network: for every type and the things that it names, the answer that would have scored best over
 the questions of training that name the same. This is the firmest opponent of vqa-ppo that is blind.
 
-    python -m benchmarks.vqa_words --seeds 0 1 2 3 4 --out benchmarks/vqa-ppo
+    python -m benchmarks.vqa_words --seeds 1 2 --questions 600 --out benchmarks/vqa-ppo
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def best_answer(kind: str, known: Sequence[str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="whose test questions are answered"
+    )
+    parser.add_argument("--questions", type=int, default=240, help="test questions of each seed")
     parser.add_argument("--known", type=int, default=3000, help="questions of training to learn from")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -73,7 +76,7 @@ def main() -> None:
     reports = {}
     for seed in arguments.seeds:
         rows = []
-        for question in questions(task, seed, "test", small.evaluation.final_episodes):
+        for question in questions(task, seed, "test", arguments.questions):
             answer = learned.get(words_of(question), learned[question.question_type,])
             letters = {option[3:]: option[0] for option in question.options or ()}
             said = letters.get(answer, "A") if letters else answer

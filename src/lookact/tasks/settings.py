@@ -114,9 +114,7 @@ class SpatialVQAConfig:
         4, help="options of generated questions for what is closest; VSI-Bench has 4", least=2
     )
     start_as_asked: bool = setting(
-        False,
-        help="questions about directions begin where they say that one stands, facing what they say one faces; about "
-        "what is closest, beside the thing it is closest to",
+        False, help="questions about directions begin where they say that one stands, facing what they say one faces"
     )
     blind: bool = setting(False, help="blank every picture: how far does it go without seeing?")
 

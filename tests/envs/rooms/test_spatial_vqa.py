@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import gymnasium
 import numpy as np
 import pytest
@@ -8,7 +6,6 @@ from gymnasium.vector import AsyncVectorEnv
 
 from lookact.envs.rooms.arkit import save_scene
 from lookact.envs.rooms.generate import RoomStyle, generate_room
-from lookact.envs.rooms.routes import beside
 from lookact.envs.rooms.spatial_vqa import SpatialVQA, asked_pose, observe, style_for
 from lookact.envs.rooms.vsi import Question
 from lookact.envs.rooms.wordings import TYPES
@@ -109,21 +106,6 @@ def test_a_direction_may_be_asked_where_it_says_that_one_stands(make_place):
     # the bed's middle is at (0.5, 2), the oven's at (5.3, 2): beside the one, looking at the other
     assert np.hypot(pose.x - 0.5, pose.y - 2.0) < 1.0
     assert pose.yaw == pytest.approx(np.arctan2(2.0 - pose.y, 5.3 - pose.x))
-
-
-def test_what_is_closest_may_be_asked_beside_the_thing_it_is_measured_from(make_place):
-    # two sinks: it looks at the nearer one, whose middle is at (2.25, 3.75)
-    things = {"bed": (0.0, 1.5, 1.0, 1.0, 0.6), "oven": (5.0, 1.5, 0.6, 1.0, 1.2), "sink": (2.0, 3.5, 0.5, 0.5, 1.0)}
-    place = make_place(6.0, 4.0, things)
-    far = replace(place.scene.boxes[2], centroid=np.array([5.0, 3.5, 0.5]))
-    place = replace(place, scene=replace(place.scene, boxes=(*place.scene.boxes, far)))
-    text = "Which of these (sink, oven) is closest to the bed?"
-    question = Question(0, "mine", "s", "object_rel_distance", text, "A", ("A. sink", "B. oven"))
-    pose = asked_pose(place, question)
-    assert np.hypot(pose.x - 0.5, pose.y - 2.0) < 1.0
-    assert pose.yaw == pytest.approx(np.arctan2(3.75 - pose.y, 2.25 - pose.x))
-    with pytest.raises(EnvError, match="there is no lamp to look at"):
-        beside(place, "bed", facing="lamp")
 
 
 def test_given_rows_are_asked_in_their_scenes(tmp_path):

@@ -89,15 +89,13 @@ def route_start(sim: Simulator, route: Route) -> Pose:
 
 
 def beside(sim: Simulator, name: str, *, facing: str) -> Pose:
-    """Where one stands beside a thing and looks at another, the nearest of its name."""
+    """Where one stands beside a thing and looks at another."""
     facts = Facts(sim.scene)
     place = standing_places(facts)[facts.unique.index(landmark(sim, name))]
     if np.isnan(place).any():
         raise EnvError(f"{sim.scene.id}: nobody can stand beside the {name}")
-    away = np.array([box.centroid[:2] - place for box in sim.scene.boxes if box.label == canonical_label(facing)])
-    if not len(away):
-        raise EnvError(f"{sim.scene.id}: there is no {facing} to look at")
-    yaw = math.radians(float(bearing(away[np.hypot(*away.T).argmin()])))
+    target = sim.scene.boxes[landmark(sim, facing)].centroid[:2]
+    yaw = math.radians(float(bearing(target - place)))
     return Pose(float(place[0]), float(place[1]), yaw, CAMERA_HEIGHT)
 
 

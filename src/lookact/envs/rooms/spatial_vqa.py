@@ -46,8 +46,6 @@ PATIENCE = 4
 """Rooms that are tried for a type of question before the next type's turn."""
 COUNTED_KINDS = 2
 PROMPT_LENGTH = 2048
-STARTED_TYPES = (*DIRECTION_TYPES, "object_rel_distance")
-"""What `start_as_asked` sees to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +82,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
         `style` and asked about by `types`. Every turn that does not answer costs `turn_cost`;
         `paraphrase` puts generated questions in several wordings, not in VSI-Bench's alone; `distance_choices` is how
         many options there are for what is closest; with `start_as_asked` an episode about a direction begins where
-        its question says that one stands, and faces what it says one faces, and one about what is closest to a thing
-        begins beside that thing."""
+        its question says that one stands, and faces what it says one faces."""
         if rows is not None and not rows:
             raise ConfigError("rows is empty: give at least one question, or leave it out to generate them")
         if unknown := set(types) - set(QUESTION_TYPES):
@@ -174,7 +171,7 @@ class SpatialVQA(gymnasium.Env[Shown, Reply]):
     def _start(self, sim: Simulator, question: Question, seed: int) -> Pose:
         """Where a question says that one stands, if it begins there and its landmarks have boxes; else anywhere."""
         kind = question.question_type
-        if kind == "route_planning" or (self.start_as_asked and kind in STARTED_TYPES):
+        if kind == "route_planning" or (self.start_as_asked and kind in DIRECTION_TYPES):
             try:
                 return route_start(sim, read_route(question)) if kind == "route_planning" else asked_pose(sim, question)
             except EnvError:
@@ -223,11 +220,8 @@ def style_for(kind: str, style: RoomStyle, seed: int) -> RoomStyle:
 
 
 def asked_pose(sim: Simulator, question: Question) -> Pose:
-    """By the first thing that a question about a direction names, facing the second; or by the thing that a question
-    about what is closest measures from, facing the first choice."""
-    here, there, *others = named_labels(question)
-    if question.question_type == "object_rel_distance":
-        here, there = others[-1], here
+    """By the first thing that a question about a direction names, facing the second."""
+    here, there, *_ = named_labels(question)
     return beside(sim, here, facing=there)
 
 

@@ -165,13 +165,7 @@ class Config:
 
 
 EASY_ROOMS = SpatialVQAConfig(
-    types=(
-        "object_counting",
-        "room_size_estimation",
-        "object_rel_distance",
-        "object_rel_direction_easy",
-        "object_rel_direction_medium",
-    ),
+    types=("object_counting", "room_size_estimation", "object_rel_distance", "object_rel_direction_easy"),
     prompts="brief",
     max_turns=4,
     objects=(3, 6),
@@ -204,7 +198,7 @@ PRESETS = {
         critic=Critic(backbone="separate", lr=5e-4, warmup=2),
         learn=Learn(iterations=30, lr=1e-4),
         kl=KL(reference="none"),
-        evaluation=Evaluation(every=10, episodes=96, final_episodes=300),
+        evaluation=Evaluation(every=10, episodes=96, final_episodes=240),
     ),
     "full": Config(
         model=QWEN3_VL_8B,

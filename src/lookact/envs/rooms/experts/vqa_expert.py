@@ -21,11 +21,9 @@ from lookact.envs.rooms.experts.sentences import (
     still_looking,
 )
 from lookact.envs.rooms.motion import Limits, Move, bearing_to
-from lookact.envs.rooms.obstacles import footprint_distance
 from lookact.envs.rooms.questions import named_labels
 from lookact.envs.rooms.questions.coverage import named_boxes, visible_boxes
 from lookact.envs.rooms.questions.facts import box_gaps
-from lookact.envs.rooms.questions.route import BESIDE
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.scene import Array, Box, label_text
 from lookact.envs.rooms.simulator import View
@@ -48,33 +46,17 @@ class VQAExpert:
         self.labels = tuple(label_text(box.label) for box in boxes)
         self.wanted = set(named_boxes(question, tuple(box.label for box in boxes)))
         self.seen: set[int] = set()
-        self.told: dict[str, float] = {}
-        """Metres from where it stood to the nearest thing of each name, of those it has reported."""
         self.map: OccupancyMap | None = None
-        self.at_target = False
 
     def act(self, view: View, info: Mapping[str, Any]) -> str:
         """The reply to this view; of `info` it heeds the turn, and whether the last walk was stopped."""
         seen = self.map = self.map or OccupancyMap(view.pose, self.camera)
         points = seen.add(view)
-        if info["turn"] == 0:
-            self.at_target = self._stands_at_target(view)
         if info["collided"]:
             seen.mark_blocked(view.pose)
         new = sorted(index for index in visible_boxes(view) & self.wanted - self.seen if self._in_front(view, index))
         self.seen.update(new)
         return " ".join([*self._report(view, points, new), *self._decide(seen, view, info)])
-
-    def _stands_at_target(self, view: View) -> bool:
-        """Whether it begins beside the thing that distances are asked from, which it need not look for then."""
-        if self.question.question_type != "object_rel_distance":
-            return False
-        target = self.labels.index(named_labels(self.question)[-1])
-        here = np.array([[view.pose.x, view.pose.y]])
-        if footprint_distance(self.boxes[target], here)[0] > BESIDE + ROUNDING:
-            return False
-        self.wanted.discard(target)
-        return True
 
     def _in_front(self, view: View, index: int) -> bool:
         """Whether a thing's middle is within the view: what an edge cuts is left to the view that holds more of it."""
@@ -92,10 +74,8 @@ class VQAExpert:
 
     def _locate(self, view: View, points: Array, index: int) -> str:
         shown = points[view.instance == index][:, :2]
-        label, away = self.labels[index], shown - (view.pose.x, view.pose.y)
-        distance = float(np.hypot(*away.T).min())
-        self.told[label] = min(distance, self.told.get(label, distance))
-        return located(label, bearing_to(view.pose, shown), distance)
+        away = shown - (view.pose.x, view.pose.y)
+        return located(self.labels[index], bearing_to(view.pose, shown), float(np.hypot(*away.T).min()))
 
     def _decide(self, seen: OccupancyMap, view: View, info: Mapping[str, Any]) -> list[str]:
         """Why it moves or answers, and the move or answer."""
@@ -128,9 +108,7 @@ class VQAExpert:
         return [*gaps, concluded(texts[question.ground_truth])]
 
     def _gap(self, label: str) -> float:
-        """Metres from the nearest thing of that name to the one that is asked about, or to itself beside that one."""
-        if self.at_target:
-            return self.told[label]
+        """Metres from the nearest thing of that name to the one that the question asks about."""
         target = self.boxes[self.labels.index(named_labels(self.question)[-1])]
         others = [box for box, name in zip(self.boxes, self.labels) if name == label]
         return float(box_gaps([target, *others])[0, 1:].min())
