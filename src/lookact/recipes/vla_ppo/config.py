@@ -266,7 +266,7 @@ PRESETS = {
         # a wide std first, for a clear advantage signal; a narrow one at the end, for precision
         model=Model(std_schedule="decay", std=0.15, final_std=0.08, asymmetric_critic=True),
         env=EnvConfig(distractors=1, background=True, light=True, camera=True),
-        bc=BC(pretrain_images=6000, pretrain_epochs=6, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
+        bc=BC(pretrain_images=8000, pretrain_epochs=9, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
         learn=Learn(iterations=30, lr=1e-4, critic_warmup=3, failure_starts=0.5),
         ppo=PPO(gamma=0.98, max_kl=0.06),
         evaluation=Evaluation(every=30, final_episodes=100, videos=2),
