@@ -90,6 +90,8 @@ NOT_HERE = {
     "lookact train pref-sac --preset full --env.task sweep-into-v3 --name sweep-into": GPU,
     "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task sweep-into-v3 --device cuda:0 --name sweep": GPU,
     "lookact plot pairs runs/pref-sac/sweep --show wrong": "needs the run before it",
+    "lookact train vla-ppo --env.task maniskill:PushCube-v1 --env.max_steps 50 --learn.rollout_steps 50 --bc.demos "
+    "100": "needs ManiSkill",
     "lookact train pref-sac --preset full --judge.client.url https://vlm.example.org/v1 "
     "--judge.client.model qwen3-vl-8b --judge.client.key_variable VLM_KEY": GPU,
     "lookact train vqa-ppo --preset full": GPU,
@@ -234,6 +236,7 @@ def run_snippet(page: Page, text: str) -> None:
     """Run a snippet; one that begins with the name of a file is saved under it, as its page says."""
     if file := re.match(r"# (\w+\.py)\n", text):
         Path(file[1]).write_text(text, encoding="utf-8")
+    text = re.sub(r"runs/\S+/checkpoint-\d+", lambda found: newest(found[0]), text)
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(text, page.name, "exec"), page.names)
 

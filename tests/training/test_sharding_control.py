@@ -64,7 +64,7 @@ def learned(kind, folder, total):
             with unsharded(policy), torch.no_grad():
                 outputs = [policy.actor(batch.inputs) for _ in range(1 + rank())]
                 seen = sum(output.mean.sum() + policy.value(output.critic_features).sum() for output in outputs)
-            with patch.object(train, "make_batch", lambda *args, **how: batch):
+            with patch.object(train.control, "make_batch", lambda *args, **how: batch):
                 metrics = ppo_update(Learner(policy, optimizer, guard, None, None, None), EMPTY, ppo, seed=step)
             told.append((metrics["optim/grad_norm"], metrics["loss/value"]))
             assert torch.isfinite(seen)
