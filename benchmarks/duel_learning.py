@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.grid_learning import percent
 from lookact.cli import main as lookact
 from lookact.envs.tabletop import experts
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
@@ -209,11 +210,6 @@ def cell(record: dict[str, Any] | None) -> str:
         return "–"
     parts = [percent(record[phase]) for phase in ("clone", "reinforce") if phase in record]
     return " → ".join(parts)
-
-
-def percent(report: dict[str, Any]) -> str:
-    low, high = report["ci"]["success_rate"]
-    return f"{100 * report['success_rate']:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 if __name__ == "__main__":
