@@ -64,7 +64,7 @@ ELSEWHERE = 0.08
 SPACING = 0.125
 """Metres between the middles of things: room for open fingers beside a stand."""
 ATTEMPTS = 1000
-TURNS = {"plain": 0.4, "long": 1.3}
+TURNS = {"plain": 0.4, "long": 1.45}
 """Radians by which objects are turned at most, either way."""
 SIZES = 0.85, 1.15
 """Least and greatest size of an object, where sizes differ."""

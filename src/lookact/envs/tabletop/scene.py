@@ -26,9 +26,9 @@ SHAPES: dict[str, tuple[int, tuple[float, float, float]]] = {
 }
 """What is seen: kind and half sizes in metres."""
 LONG_SHAPES: dict[str, tuple[int, tuple[float, float, float]]] = {
-    "bar": (BOX, (0.048, 0.016, 0.018)),
-    "stick": (BOX, (0.055, 0.011, 0.012)),
-    "plank": (BOX, (0.05, 0.022, 0.013)),
+    "bar": (BOX, (0.05, 0.022, 0.018)),
+    "stick": (BOX, (0.056, 0.017, 0.015)),
+    "plank": (BOX, (0.052, 0.027, 0.013)),
 }
 """Too long for the fingers, which open by 8 cm: the hand must turn across them."""
 KINDS = {"plain": SHAPES, "long": LONG_SHAPES}
