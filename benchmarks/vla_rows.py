@@ -30,9 +30,9 @@ def failures(checkpoint: Path, cfg: Config, row: str, episodes: int, *, greedy: 
     """One row of a checkpoint: its rate, interval, steps, and the numbers of the episodes that failed."""
     policy = load_vla(checkpoint, device="cpu")
     policy.freeze_encoders()
-    told = {"instruction": row, "shift": "none"} if row in INSTRUCTIONS else {"shift": row}
-    how: dict[str, Any] = {"seed": cfg.seed, "split": "test", "num_envs": cfg.evaluation.num_envs, "workers": 1}
-    results = run_episodes(policy, cfg.env, episodes=episodes, greedy=greedy, **how, **told)
+    how: dict[str, Any] = {"instruction": row, "shift": "none"} if row in INSTRUCTIONS else {"shift": row}
+    how |= {"seed": cfg.seed, "split": "test", "num_envs": cfg.evaluation.num_envs, "workers": 1}
+    results = run_episodes(policy, cfg.env, episodes=episodes, greedy=greedy, **how)
     solved = sum(result.success for result in results)
     return {
         "success_rate": solved / episodes,

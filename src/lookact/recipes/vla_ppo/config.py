@@ -102,7 +102,7 @@ class EnvConfig:
     light: bool = setting(False, help="randomise lights")
     camera: bool = setting(False, help="randomise the head camera's pose")
     clutter: bool = setting(False, help="add visual clutter at the rim of the table")
-    objects: Literal["plain", "long"] = setting(
+    object_kind: Literal["plain", "long"] = setting(
         "plain", help="cubes, cylinders and bricks, or bars, sticks and planks, which a hand must turn to hold"
     )
     sizes: bool = setting(False, help="randomise sizes of objects, 0.85 to 1.15")

@@ -66,7 +66,7 @@ def table_maker(env: EnvConfig, *, shift: str = "none", true_state: bool = False
         randomise=Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter, env.sizes),
         shift=shift,
         distractors=env.distractors,
-        objects=env.objects,
+        objects=env.object_kind,
         action_noise=env.action_noise,
         latency=env.latency,
         true_state=true_state,
@@ -101,7 +101,7 @@ def open_policy(model: Model, env: EnvConfig, *, seed: int, bounds: ActionBounds
     """The policy before any training; `bounds` are what its actions of -1 and 1 stand for."""
     spec, shapes = replace(policy_spec(model, env), action_bounds=bounds), env.shapes
     vision, text = VisionSpec(**vars(model.vision)), TextSpec(**vars(model.text))
-    corpus = instruction_corpus(env.task, env.objects) if env.is_tabletop else shapes.instructions
+    corpus = instruction_corpus(env.task, env.object_kind) if env.is_tabletop else shapes.instructions
     return make_vla(spec, vision, text, corpus=corpus, seed=seed, device=model.device)
 
 
@@ -205,7 +205,7 @@ def easy_start(env: EnvConfig, seed: int, among: int) -> int:
     """The seed of the easiest of so many starts: the shortest way from the tool to the object and on to the target."""
 
     def way(start_seed: int) -> float:
-        start = draw_start(start_seed, env.task, "none", things=1 + env.distractors, kind=env.objects)
+        start = draw_start(start_seed, env.task, "none", things=1 + env.distractors, kind=env.object_kind)
         spot = start.objects[0][:2]
         return float(np.linalg.norm(start.tool[:2] - spot) + np.linalg.norm(start.targets[0] - spot))
 
