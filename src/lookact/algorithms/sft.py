@@ -18,7 +18,7 @@ from lookact.data.jsonl import append_row
 from lookact.data.packing import Segment, micro_batches, shuffled, to_segments
 from lookact.models.vlm.loading import save_chat
 from lookact.models.vlm.policy import ChatVLM
-from lookact.ops.imitation import nll
+from lookact.ops.losses import nll
 from lookact.ops.masked import Metrics
 from lookact.protocols import Task
 from lookact.seeding import derive

@@ -15,7 +15,7 @@ from torch import Tensor
 from lookact.data.sequences import Recording, TokenSequences, concat, stack_history
 from lookact.models.world_model.model import WorldModel, WorldModelInputs, mean_logits
 from lookact.models.world_model.vq import MultiScaleVQ
-from lookact.ops.imitation import gaussian_nll
+from lookact.ops.losses import gaussian_nll
 from lookact.ops.masked import masked_mean
 from lookact.rewards.intrinsic import IntrinsicRewards, UncertaintyKind, intrinsic_rewards, uncertainty
 from lookact.seeding import numpy_rng, torch_rng

@@ -25,10 +25,9 @@ from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA
-from lookact.ops.gaussian import gaussian_kl
+from lookact.ops.logprobs import gaussian_kl
+from lookact.ops.losses import entropy_bonus, ppo_clip, value_loss
 from lookact.ops.masked import masked_mean, whiten
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.ops.value_loss import value_loss
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
