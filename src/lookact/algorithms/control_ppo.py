@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.batch import ActorCriticOutput, ControlInputs, to_device
 from lookact.models.actor_critic import FrozenPolicy
 from lookact.ops.advantages import gae
@@ -25,7 +24,15 @@ from lookact.ops.masked import RunningMoments, masked_mean, sums
 from lookact.protocols import VectorEnvLike
 from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.distributed import all_reduce_sum, gather, rank, sum_by_name, unsharded, world_size
+from lookact.training.distributed import (
+    all_reduce_sum,
+    gather,
+    mean_over_processes,
+    rank,
+    sum_by_name,
+    unsharded,
+    world_size,
+)
 from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.types import PlanEpisode
 

@@ -164,7 +164,7 @@ def fit(
         loss, _ = accumulate(mine, sft_loss(policy), lambda b: b.mask.sum())
         sum_gradients(policy.parameters())
         metrics = clip_and_step(optimizer, policy.parameters(), max_norm=1.0, guard=guard, loss=loss)
-        bar.note(f"loss {loss:.3f}")
+        bar.remark = f"loss {loss:.3f}"
         report({"loss/sft": loss, **metrics}, step)
 
 

@@ -23,7 +23,7 @@ from lookact.ops.advantages import bilevel_gae, gae, monte_carlo, turn_gae
 from lookact.ops.losses import explained_variance, k1
 from lookact.ops.masked import Metrics, masked_mean, whiten
 from lookact.ops.mismatch import MismatchGate, MismatchLimits, importance_weights
-from lookact.training.distributed import all_reduce_sum, in_step, sum_by_name, world_size
+from lookact.training.distributed import all_reduce_sum, in_step
 from lookact.types import Episode
 
 Method = Literal["monte_carlo", "gae", "turn", "bilevel"]
@@ -290,9 +290,3 @@ def critic_metrics(tensors: EpisodeTensors, advantages: Tensor) -> Metrics:
         "policy/value": masked_mean(tensors.values, tensors.mask),
         "policy/return": masked_mean(returns, tensors.mask),
     }
-
-
-def mean_over_processes(metrics: Metrics) -> dict[str, float]:
-    """Each number's mean over the processes."""
-    total = sum_by_name({name: float(value) for name, value in metrics.items()})
-    return {name: value / world_size() for name, value in total.items()}

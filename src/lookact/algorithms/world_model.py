@@ -60,7 +60,7 @@ def fit_tokenizer(
             torch.nn.utils.clip_grad_norm_(vq.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-            bar.note(f"psnr {float(metrics['psnr']):.1f}")
+            bar.remark = f"psnr {float(metrics['psnr']):.1f}"
         vq.requires_grad_(False)
         temporary = folder.with_name(TEMPORARY + folder.name)
         write_weights(vq, temporary)

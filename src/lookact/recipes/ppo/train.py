@@ -22,7 +22,6 @@ from lookact.algorithms.token_ppo import (
     MicroBatch,
     apply_kl_penalty,
     critic_metrics,
-    mean_over_processes,
     mismatch_weights,
     pack_minibatches,
     scatter_advantages,
@@ -38,7 +37,7 @@ from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
 from lookact.recipes.ppo.learner import Learner, limits_of, make_learner, make_rewards, set_rates
 from lookact.seeding import numpy_rng
-from lookact.training.distributed import sum_gradients
+from lookact.training.distributed import mean_over_processes, sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
     WeightedSum,

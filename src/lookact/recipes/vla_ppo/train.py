@@ -20,7 +20,6 @@ from lookact.algorithms.control_groups import Groups, group_advantages
 from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
 from lookact.algorithms.novelty import open_novelty
 from lookact.algorithms.supervised_phase import supervised_phase
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
@@ -39,6 +38,7 @@ from lookact.training.distributed import (
     all_reduce_sum,
     barrier,
     is_main,
+    mean_over_processes,
     shard_control_policy,
     sum_by_name,
     sum_gradients,
