@@ -119,9 +119,13 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.steps, self.progress, self._over = 0, 0.0, True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
-        """Options `scene_seed` and `start_seed` fix the look and wording, and the places; else `seed` does."""
+        """Options `scene_seed` and `start_seed` fix the look and wording, and the places; else `seed` does.
+
+        `target_place` (x, y) puts the mark that is asked for elsewhere.
+        """
         super().reset(seed=seed)
-        self._begin(*episode_seeds(self, seed, options))
+        scene_seed, start_seed = episode_seeds(self, seed, options)
+        self._begin(scene_seed, start_seed, (options or {}).get("target_place"))
         return self._shown(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
@@ -228,6 +232,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         mujoco.mj_getState(self.model, self.data, physics, FULL_STATE)
         return {
             "seeds": list(self._seeds),
+            "target_place": self._moved_target,
             "steps": self.steps,
             "over": self._over,
             "progress": self.progress,
@@ -239,7 +244,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Shown:
         """Go on where `state_dict` was taken; returns the observation there."""
-        self._begin(*state["seeds"])
+        scene_seed, start_seed = state["seeds"]
+        self._begin(scene_seed, start_seed, state.get("target_place"))
         mujoco.mj_setState(self.model, self.data, np.asarray(state["physics"]), FULL_STATE)
         mujoco.mj_forward(self.model, self.data)
         # forward has overwritten what the solver starts its next step from
@@ -251,12 +257,16 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.np_random.bit_generator.state = state["random"]
         return self._shown()
 
-    def _begin(self, scene_seed: int, start_seed: int) -> None:
-        self._seeds = (scene_seed, start_seed)
+    def _begin(self, scene_seed: int, start_seed: int, target_place: tuple[float, float] | None = None) -> None:
+        self._seeds, self._moved_target = (scene_seed, start_seed), target_place
+        if target_place is not None and self.layout.targets != "mark":
+            raise ConfigError(f"target_place is for marks: {self.task} has none")
         things = 1 + self.layout.distractors
         of: dict[str, Any] = {"things": things, "kind": self.layout.kind}
         self.look = draw_look(scene_seed, self.randomise, self.shift, clutter=self.layout.clutter, **of)
         self.start = draw_start(start_seed, self.task, self.shift, **of)
+        if target_place is not None:
+            self.start.targets[0] = target_place
         self.instruction = phrase(
             self.task,
             object=" ".join(self.look.objects[0]),

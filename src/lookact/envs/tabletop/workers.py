@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from threading import Thread
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.experts import Recording, record
+from lookact.envs.tabletop.hindsight import relabel
 from lookact.envs.tabletop.pretraining_images import LabelledImage, labelled_image
 from lookact.errors import EnvError
 
@@ -52,6 +56,11 @@ def record_here(seed: int, noise: float) -> Recording:
 def record_outside_here(seed: int, noise: float) -> Recording:
     """One episode of the expert of another's environment, in the worker's own."""
     return record(_table[0], seed=seed, noise=noise, act=lambda env: env.expert_action())
+
+
+def relabel_here(seed: int, actions: Sequence[NDArray[np.float32]]) -> Recording | None:
+    """An episode relabelled in hindsight, in the worker's environment."""
+    return relabel(_table[0], seed, actions)
 
 
 def label_here(seed: int) -> LabelledImage:

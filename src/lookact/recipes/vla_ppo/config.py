@@ -180,6 +180,12 @@ class BC:
     history_shuffle_prob: float = setting(
         1.0, help="probability of shuffling the action history during BC (avoids copycat policies)", least=0, most=1
     )
+    hindsight_episodes: int = setting(
+        0,
+        help="hindsight experience replay: so many of the clone's own episodes, failed pushes relabelled with where "
+        "the object ended, are cloned too; 0: none",
+        least=0,
+    )
     save_every: int = setting(200, help="gradient steps between checkpoints", least=1)
     workers: int = setting(0, help="processes that record and render; 0: one a core", least=0)
 

@@ -57,6 +57,10 @@ def check_training(cfg: Config, job: Job) -> None:
     """Refuse settings that would only fail once behaviour cloning is done."""
     learn, model = cfg.learn, cfg.model
     need_same(cfg, job.resume, SHAPES)
+    if cfg.bc.hindsight_episodes and cfg.env.task != "push":
+        raise ConfigError(f"bc.hindsight_episodes relabels pushes, not {cfg.env.task}: set it to 0, or --env.task push")
+    if cfg.bc.hindsight_episodes and job.processes > 1:
+        raise ConfigError("bc.hindsight_episodes runs in one process: set --processes 1, or clone first")
     if cfg.stage != "bc":
         if learn.rollout_steps < cfg.env.max_steps:
             raise ConfigError(

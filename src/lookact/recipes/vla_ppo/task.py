@@ -30,20 +30,23 @@ from lookact.envs.tabletop.sizes import true_state_size
 from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here, record_outside_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
-from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec
+from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec, save_encoders
 from lookact.models.vla.encoders import TextSpec, VisionSpec
 from lookact.models.vla.policy import VLA, PolicySpec
 from lookact.models.vlm.sources import TINY
 from lookact.recipes.vla_ppo.config import Config, EnvConfig, Learn, Model
 from lookact.recipes.vla_ppo.preflight import wanted_features
 from lookact.seeding import derive
+from lookact.training.atomic_io import sync_tree, write_text
 from lookact.training.distributed import barrier, is_main, rank, world_size
 from lookact.training.progress import progress
-from lookact.training.weights import read_weights
+from lookact.training.weights import read_weights, write_weights
 from lookact.types import PlanEpisode
 
 log = logging.getLogger(__name__)
 ROBOT = "lookact_panda"
+DONE = "metrics.json"
+"""Written last: behaviour cloning is complete."""
 ActionBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -148,6 +151,26 @@ def learner_options(cfg: Config) -> dict[str, Any]:
     normalise = learn.normalise_state or from_scratch(cfg)
     rates = {"lr": learn.lr, "critic_lr": learn.critic_lr, "reference": cfg.ppo.kl_coef > 0}
     return {"normalise_state": normalise, "scale_rewards": learn.scale_rewards, **rates}
+
+
+def read_clone(policy: VLA, folder: Path, *, freeze: bool) -> dict[str, Any] | None:
+    """What `save_clone` wrote, once it is complete: the policy has its weights, and its encoders are frozen again."""
+    if not (folder / DONE).exists():
+        return None
+    read_weights(policy, folder)()
+    if freeze:
+        policy.freeze_encoders()
+    return dict(json.loads((folder / DONE).read_text(encoding="utf-8")))
+
+
+def save_clone(policy: VLA, folder: Path, measured: dict[str, Any]) -> None:
+    """A cloned policy as a checkpoint, with what was measured of it."""
+    if is_main():
+        write_weights(policy, folder)
+        save_encoders(policy, folder)
+        sync_tree(folder)
+        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
+    barrier()
 
 
 # ---- training episodes

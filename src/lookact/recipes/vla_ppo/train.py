@@ -6,10 +6,12 @@ Gaussian over actions. A clone of the scripted expert often succeeds; PPO in par
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -30,14 +32,12 @@ from lookact.ops.masked import masked_mean, whiten
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
+from lookact.recipes.vla_ppo.hindsight import hindsight_demonstrations
 from lookact.recipes.vla_ppo.task import collect
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive
-from lookact.training.atomic_io import sync_tree, write_text
 from lookact.training.distributed import (
     all_reduce_sum,
-    barrier,
-    is_main,
     mean_over_processes,
     shard_control_policy,
     sum_by_name,
@@ -48,11 +48,9 @@ from lookact.training.optim import clip_and_step, set_learning_rate
 from lookact.training.progress import timed
 from lookact.training.run import Run
 from lookact.training.settings import PPO
-from lookact.training.weights import Weights, read_weights, write_weights
+from lookact.training.weights import Weights
 
 __all__ = ["collect", "evaluate", "main"]
-
-DONE = "metrics.json"  # written last: behaviour cloning is complete
 
 
 def main(cfg: Config, run: Run) -> dict[str, Any]:
@@ -82,11 +80,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     """Vision pretraining, demonstrations, behaviour cloning, evaluation; each phase resumes where it stopped."""
     bc, folder, seconds = cfg.bc, run.folder / "warm_start", dict[str, float]()
-    if (folder / DONE).exists():
-        read_weights(policy, folder)()
-        if bc.freeze_encoders:
-            policy.freeze_encoders()
-        return dict(json.loads((folder / DONE).read_text(encoding="utf-8")))
+    if (done := task.read_clone(policy, folder, freeze=bc.freeze_encoders)) is not None:
+        return done
 
     # vision pretraining: keypoints of the object and the target that the instruction names
     with timed(seconds, "vision pretraining"):
@@ -100,33 +95,40 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
 
     # behaviour cloning: squared error of the Gaussian's mean
     with timed(seconds, "behaviour cloning"):
-        seed, encode = derive(cfg.seed, "cloning"), bc.freeze_encoders
-        if encode:
+        if bc.freeze_encoders:
             policy.freeze_encoders()
-        table = tabulate(policy, task.open_demos(demos, cfg.env, bc.rename), encode=encode, folder=folder)
-        policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
-        examples = table.episodes if policy.spec.memory else len(table)
-        supervised_phase(
-            folder / "bc",
-            run.config,
-            {"model": policy},
-            lambda: bc_loss(policy, table, noise=bc.action_noise, shuffle_prob=bc.history_shuffle_prob, seed=seed),
-            [batch for epoch in range(bc.epochs) for batch in shuffled(examples, bc.batch_size, seed, epoch)],
-            lr=bc.lr,
-            label="behaviour cloning",
-            save_every=bc.save_every,
-        )
+        imitate(policy, [demos], cfg, run, folder / "bc")
+
+    # hindsight experience replay: the clone's own episodes, failed ones relabelled with where they ended
+    if bc.hindsight_episodes:
+        with timed(seconds, "hindsight"):
+            own = hindsight_demonstrations(policy, cfg, folder)
+            imitate(policy, [demos, *own], cfg, run, folder / "bc_hindsight")
 
     # evaluate, checkpoint
     with timed(seconds, "evaluating the clone"):
         measured = {"reports": final_reports(policy, cfg, run.folder, "before"), "seconds": seconds}
-    if is_main():
-        write_weights(policy, folder)
-        save_encoders(policy, folder)
-        sync_tree(folder)
-        write_text(folder / DONE, json.dumps(measured, indent=2) + "\n")
-    barrier()
+    task.save_clone(policy, folder, measured)
     return measured
+
+
+def imitate(policy: VLA, datasets: Sequence[Path], cfg: Config, run: Run, folder: Path) -> None:
+    """Clone all demonstrations of these datasets, in a phase of its own."""
+    bc, seed = cfg.bc, derive(cfg.seed, "cloning")
+    demos = chain.from_iterable(task.open_demos(each, cfg.env, bc.rename) for each in datasets)
+    table = tabulate(policy, demos, encode=bc.freeze_encoders, folder=folder.parent)
+    policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
+    examples = table.episodes if policy.spec.memory else len(table)
+    supervised_phase(
+        folder,
+        run.config,
+        {"model": policy},
+        lambda: bc_loss(policy, table, noise=bc.action_noise, shuffle_prob=bc.history_shuffle_prob, seed=seed),
+        [batch for epoch in range(bc.epochs) for batch in shuffled(examples, bc.batch_size, seed, epoch)],
+        lr=bc.lr,
+        label="behaviour cloning",
+        save_every=bc.save_every,
+    )
 
 
 def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
@@ -153,7 +155,6 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             metrics |= samples.count(control.rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(
                 rollout
             )
-
             if novelty is not None:
                 rollout, told = novelty.added_to(rollout)
                 metrics |= told
