@@ -143,6 +143,15 @@ class Student:
     """Phase student: the explorer learns by PPO on intrinsic rewards, the world model frozen."""
 
     iterations: int = setting(100, help="rollouts of one episode in every environment, each followed by PPO", least=0)
+    noise_correlation: float = setting(
+        0.0,
+        help="correlation of a step's exploration noise with the step before (coloured noise); 0: white",
+        least=0,
+        below=1,
+    )
+    std: float | None = setting(
+        None, help="standard deviation of actions when the phase begins; none: the world model's own", above=0
+    )
     lr: float = setting(2e-3, help="learning rate of the action and understanding experts", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
     ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy_coef=0.001, max_kl=0.05)
@@ -176,6 +185,10 @@ class TaskPhase:
     )
     bc: Teacher = Teacher(episodes=320, iterations=300, batch_size=16, bptt_length=16, action_loss_coef=1.0)
     iterations: int = setting(0, help="PPO iterations after cloning, one rollout each", least=0)
+    critic_warmup: int = setting(0, help="of these, the first in which the critic alone learns", least=0)
+    std: float | None = setting(
+        None, help="standard deviation of actions that PPO begins with; none: the clone's own", above=0
+    )
     lr: float = setting(3e-4, help="learning rate of PPO after cloning", above=0)
     ppo: PPO = PPO(minibatch=196, max_kl=0.05)
     episodes: int = setting(64, help="held-out starts that success is measured on", least=1)

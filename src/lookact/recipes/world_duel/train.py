@@ -27,7 +27,7 @@ from lookact.ops.value_loss import value_loss
 from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState
-from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, duel_errors, evaluate, read_reports, report_on
+from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, evaluate, read_reports, report_on
 from lookact.recipes.world_duel.preflight import check_phase
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
@@ -51,7 +51,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     for step in run.steps(sum(planned(cfg).values()), cfg.phase):
         (phase, number), began = phase_at(cfg, step), time.perf_counter()
         if number == 1:
-            begin_phase(state, data, cfg, phase)
+            sources.begin_phase(state, data, cfg, phase)
         if phase in ("teacher", "clone"):
             metrics = teacher_step(state, data, cfg, number)
         elif phase == "student":
@@ -74,19 +74,6 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             run.save(step, weights=weights, state=saved, metrics=metrics, keep=cfg.evaluation.keep)
     state.envs.close()
     return read_reports(run) or {cfg.phase: report}
-
-
-def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
-    """The explorer starts as a copy of the world model; rewards are scaled by their means under random actions."""
-    if phase == "student" and cfg.phase == "all":
-        state.explorer.model.load_state_dict(state.world_model.state_dict())
-    if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
-        terms = sources.reward_terms(state.world_model, data.held_out, cfg)
-        state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
-    if phase == "adversarial":
-        frozen = state.frozen_explorer
-        frozen.episodes.add(sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
-        frozen.initial_errors = duel_errors(state, data, stride=cfg.model.stride)
 
 
 def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
@@ -164,7 +151,7 @@ def student_step(
     """Phase student: PPO of the explorer on intrinsic rewards; the metrics, and the episodes it explored."""
     ppo, rewards = cfg.student.ppo, cfg.rewards
     # rollouts: one episode in every environment
-    rollout, sequences = sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
+    rollout, sequences = sources.explore(state.explorer, state.envs, cfg, split, number)
     # intrinsic rewards, minus what random actions earn: the critic starts at zero
     weights = rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight
     terms = state.reward_scale.weighted(sources.reward_terms(state.world_model, sequences, cfg), weights)
@@ -181,11 +168,14 @@ def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
     seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
     plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
-    return control_ppo.rollout_metrics(rollout, 0) | reinforce(state, rollout, rollout.rewards, ppo, seed=seed)
+    metrics, warm = control_ppo.rollout_metrics(rollout, 0), number > cfg.task_phase.critic_warmup
+    return metrics | reinforce(state, rollout, rollout.rewards, ppo, seed=seed, train_actor=warm)
 
 
-def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int) -> dict[str, float]:
-    """PPO of the explorer on a rollout with rewards (t, rows)."""
+def reinforce(
+    state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int, train_actor: bool = True
+) -> dict[str, float]:
+    """PPO of the explorer, or of its critic alone, on a rollout with rewards (t, rows)."""
     # advantages
     advantages = control_ppo.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
     returns = advantages + rollout.values
@@ -194,10 +184,12 @@ def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *,
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
     batch = control_ppo.make_batch(rollout, advantages, returns)
     # update
-    return metrics | ppo_update(state, batch, ppo, seed=seed)
+    return metrics | ppo_update(state, batch, ppo, seed=seed, train_actor=train_actor)
 
 
-def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int) -> dict[str, float]:
+def ppo_update(
+    state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int, train_actor: bool = True
+) -> dict[str, float]:
     """Gradient steps on minibatches: clipped surrogate, value loss, entropy bonus; mean metrics."""
     explorer, optimizer, guard = state.explorer, state.explorer_optimizer, state.explorer_guard
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -211,7 +203,7 @@ def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, see
         old = minibatch.old_logprobs, minibatch.advantages
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
-        loss = surrogate + ppo.value_coef * value - ppo.entropy_coef * entropy
+        loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if train_actor else 0.0)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
         parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
         parts |= {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
@@ -246,5 +238,5 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
             fit_world_model(state, *fitting.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
         )
     metrics |= fitting.average(updates)
-    errors = duel_errors(state, data, stride=cfg.model.stride)
+    errors = sources.duel_errors(state, data, stride=cfg.model.stride)
     return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}
