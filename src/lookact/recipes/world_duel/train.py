@@ -27,6 +27,7 @@ from lookact.ops.value_loss import value_loss
 from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState
+from lookact.recipes.world_duel.environments import plan_episodes
 from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, evaluate, read_reports, report_on
 from lookact.recipes.world_duel.preflight import check_phase
 from lookact.rollout.vector_rollout import Rollout
@@ -166,7 +167,7 @@ def student_step(
 def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
     """Phase task after cloning: PPO by the task's own reward."""
     seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
-    plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
+    plan, steps = plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
     metrics, warm = control_ppo.rollout_metrics(rollout, 0), number > cfg.task_phase.critic_warmup
     return metrics | reinforce(state, rollout, rollout.rewards, ppo, seed=seed, train_actor=warm)
