@@ -53,9 +53,11 @@ def test_exploring_is_the_same_each_time_and_differs_by_number():
 
 @pytest.mark.parametrize("kind", ["entropy", "surprise", "disagreement"])
 def test_every_step_is_paid(kind):
-    world_model, explorer = make()
-    _, found = explore(explorer, make_envs(CONFIG.env), CONFIG, "train", 1)
-    parts = reward_terms(world_model, found, replace(CONFIG, rewards=replace(CONFIG.rewards, uncertainty=kind)))
+    cfg = replace(CONFIG, rewards=replace(CONFIG.rewards, uncertainty=kind))
+    state = open_state(cfg, None)
+    state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    _, found = explore(state.explorer, state.envs, cfg, "train", 1)
+    parts = reward_terms(state, found, cfg)
     assert parts.uncertainty.shape == parts.divergence.shape == (3, 7)
     assert (parts.uncertainty > 0).all()
     assert ((parts.divergence > 0) & (parts.divergence <= 1)).all()

@@ -133,8 +133,16 @@ class Rewards:
     memory_weight: float = setting(0.1, help="weight of the divergence of the world model's memory", least=0)
     uncertainty_weight: float = setting(1.0, help="weight of the world model's uncertainty", least=0)
     novelty_weight: float = setting(0.2, help="weight of the k-NN novelty of the tool's position", least=0)
-    uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
-        "surprise", help="token entropy, NLL of the next frame, or ensemble disagreement (robust to noise)"
+    uncertainty: Literal["entropy", "surprise", "disagreement", "learning_progress"] = setting(
+        "surprise",
+        help="token entropy, NLL of the next frame, ensemble disagreement, or how much the NLL fell since an older "
+        "world model (the last two are robust to noise)",
+    )
+    progress_decay: float = setting(
+        0.99,
+        help="decay a batch of the moving average of weights that learning progress is measured against",
+        above=0,
+        below=1,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -81,10 +82,13 @@ class TrainState:
     replay: SequenceReplay
     """Episodes of the explorer, in phase adversarial."""
     frozen_explorer: FrozenExplorer
+    older: WorldModel | None
+    """A moving average of the world model's weights, where learning progress pays."""
 
     def saved(self) -> dict[str, Any]:
         """For a checkpoint, beside the weights."""
-        return {name: part for name, part in vars(self).items() if name not in ("envs", "world_model", "explorer")}
+        apart = ("envs", "world_model", "explorer", "older")
+        return {name: part for name, part in vars(self).items() if name not in apart}
 
     def weights(self, model: ModelConfig, *, with_explorer: bool) -> dict[str, Weights]:
         """For a checkpoint: the world model at the top with its tokenizer, adapters and the explorer beside it."""
@@ -95,6 +99,8 @@ class TrainState:
         if model.lora_rank:
             adapter = functools.partial(save_adapter, self.world_model, model.lora_rank, model.lora_alpha)
             weights["peft_adapter"] = adapter
+        if self.older is not None:
+            weights["older"] = self.older
         return weights | ({"student": self.explorer.model} if with_explorer else {})
 
 
@@ -144,7 +150,18 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
         RewardScale(),
         SequenceReplay(cfg.adversarial.replay_size),
         FrozenExplorer(),
+        open_older(world_model, cfg),
     )
+
+
+def open_older(world_model: WorldModel, cfg: Config) -> WorldModel | None:
+    """The older world model that learning progress is measured against: that of `teacher_path`, or a copy."""
+    if cfg.rewards.uncertainty != "learning_progress" or cfg.phase == "task":
+        return None
+    older = copy.deepcopy(world_model)
+    if cfg.teacher_path:
+        load_model(older, Path(cfg.teacher_path) / "older")
+    return older
 
 
 def task_of(cfg: Config) -> str | None:
@@ -340,20 +357,24 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), expert, scripted, objects)
 
 
-def reward_terms(world_model: WorldModel, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
+def reward_terms(state: TrainState, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
     """Memory divergence, uncertainty and novelty of every step, (b, t) each, before scales and weights."""
     positions, kind = sequences.state[:, 1:, cfg.env.position], cfg.rewards.uncertainty
-    return sequence_rewards(world_model, sequences, positions, stride=cfg.model.stride, kind=kind)
+    how: dict[str, Any] = {"stride": cfg.model.stride, "kind": kind, "older": state.older}
+    return sequence_rewards(state.world_model, sequences, positions, **how)
 
 
 def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
     """The explorer starts as a copy of the world model; rewards are scaled by their means under random actions."""
+    if phase == "teacher" and state.older is not None and not cfg.teacher_path:
+        # normalisers and tokenizer were fitted since it was made
+        state.older.load_state_dict(state.world_model.state_dict())
     if phase == "student" and cfg.phase == "all":
         state.explorer.model.load_state_dict(state.world_model.state_dict())
     if phase in ("student", "reinforce"):
         state.explorer.begin_with(cfg.student.std if phase == "student" else cfg.task_phase.std)
     if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
-        terms = reward_terms(state.world_model, data.held_out, cfg)
+        terms = reward_terms(state, data.held_out, cfg)
         state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
     if phase == "adversarial":
         frozen = state.frozen_explorer

@@ -113,6 +113,8 @@ def fit_world_model(
         mean_loss = all_reduce_sum(float(loss.detach()) * weight)
         metrics |= clip_and_step(optimizer, parameters, max_norm=1.0, guard=guard, loss=mean_loss)
         taken.append(metrics)
+    if state.older is not None:
+        fitting.follow(state.older, world_model, decay=cfg.rewards.progress_decay)
     return fitting.average(taken)
 
 
@@ -155,10 +157,10 @@ def student_step(
     rollout, sequences = sources.explore(state.explorer, state.envs, cfg, split, number)
     # intrinsic rewards, minus what random actions earn: the critic starts at zero
     weights = rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight
-    terms = state.reward_scale.weighted(sources.reward_terms(state.world_model, sequences, cfg), weights)
+    terms = state.reward_scale.weighted(sources.reward_terms(state, sequences, cfg), weights)
     mask = sequences.mask.to(terms.novelty.device)
     total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
-    gain = (total - sum(weights)).masked_fill(~mask, 0.0).T
+    gain = (total - state.reward_scale.random_reward(weights)).masked_fill(~mask, 0.0).T
     metrics = reinforce(state, rollout, gain, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
     metrics |= reward_metrics(terms, total, mask, state.explorer.model.action_head.log_std)
     return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
