@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "advantages": "leave_one_out group_centre group_normalise anchor_groups zero_variance_groups "
         "monte_carlo turn_gae bilevel_gae",
-        "returns": "gae discounted_returns credit_rewards",
+        "returns": "gae discounted_returns lambda_returns credit_rewards",
         "policy_loss": "reinforce ppo_clip gspo cispo aggregation_weights entropy_bonus",
         "value_loss": "clipped_value_loss huber_value_loss explained_variance",
         "kl": "k1 k2 k3 kl_loss AdaptiveKL",

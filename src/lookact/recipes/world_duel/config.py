@@ -182,6 +182,18 @@ class Adversarial:
 
 
 @dataclass(frozen=True)
+class ImaginationConfig:
+    """PPO on rollouts that the world model imagines, in phase task."""
+
+    horizon: int = setting(0, help="steps of an imagined rollout; 0: none are imagined", least=0)
+    starts: int = setting(256, help="real steps that imagined rollouts begin at, an iteration", least=1)
+    gradient_steps: int = setting(40, help="gradient steps an iteration of the heads of reward, end, state", least=1)
+    lr: float = setting(1e-3, help="learning rate of these heads", above=0)
+    rollouts: int = setting(16, help="last real rollouts that they learn from", least=1)
+    real_steps: bool = setting(True, help="the policy learns from real steps too; off: from imagined ones alone")
+
+
+@dataclass(frozen=True)
 class TaskPhase:
     """Phase task: the policy clones a scripted expert while the world model predicts it, then PPO by task reward."""
 
@@ -199,6 +211,7 @@ class TaskPhase:
     )
     lr: float = setting(3e-4, help="learning rate of PPO after cloning", above=0)
     ppo: PPO = PPO(minibatch=196, max_kl=0.05)
+    imagination: ImaginationConfig = ImaginationConfig()
     episodes: int = setting(64, help="held-out starts that success is measured on", least=1)
 
 

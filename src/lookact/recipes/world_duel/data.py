@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lookact.algorithms.control_ppo import open_optimizer
 from lookact.algorithms.exploration import SCRIPTS, correlated_noise
+from lookact.algorithms.imagination import Imagination
 from lookact.algorithms.world_model import fit_tokenizer, sequence_rewards, tokenise
 from lookact.algorithms.world_model_evaluation import prediction_error
 from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
@@ -84,11 +85,12 @@ class TrainState:
     frozen_explorer: FrozenExplorer
     older: WorldModel | None
     """A moving average of the world model's weights, where learning progress pays."""
+    imagination: Imagination | None
 
     def saved(self) -> dict[str, Any]:
         """For a checkpoint, beside the weights."""
         apart = ("envs", "world_model", "explorer", "older")
-        return {name: part for name, part in vars(self).items() if name not in apart}
+        return {name: part for name, part in vars(self).items() if name not in apart and part is not None}
 
     def weights(self, model: ModelConfig, *, with_explorer: bool) -> dict[str, Weights]:
         """For a checkpoint: the world model at the top with its tokenizer, adapters and the explorer beside it."""
@@ -139,6 +141,8 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
     # a fresh critic must not change what was cloned
     explorer = Explorer(own, stride=model.stride, cameras=cameras_of(cfg), detach_critic=cfg.phase == "task")
     lr, critic_lr = cfg.task_phase.lr if cfg.phase == "task" else cfg.student.lr, cfg.student.critic_lr
+    dream = cfg.task_phase.imagination
+    how: dict[str, Any] = {"lr": dream.lr, "capacity": dream.rollouts, "seed": cfg.seed}
     return TrainState(
         make_envs(cfg.env, task_of(cfg)),
         world_model,
@@ -151,6 +155,7 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
         SequenceReplay(cfg.adversarial.replay_size),
         FrozenExplorer(),
         open_older(world_model, cfg),
+        Imagination(world_model, explorer, **how) if cfg.phase == "task" and dream.horizon else None,
     )
 
 

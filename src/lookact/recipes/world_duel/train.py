@@ -161,39 +161,45 @@ def student_step(
     mask = sequences.mask.to(terms.novelty.device)
     total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
     gain = (total - state.reward_scale.random_reward(weights)).masked_fill(~mask, 0.0).T
-    metrics = reinforce(state, rollout, gain, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
+    # advantages, update
+    advantages = control_ppo.compute_advantages(rollout, gain, gamma=ppo.gamma, lam=ppo.lam)
+    seed = derive(cfg.seed, "student", derive(cfg.seed, split, number))
+    metrics = ppo_update(state, rollout, advantages, advantages + rollout.values, ppo, seed=seed)
     metrics |= reward_metrics(terms, total, mask, state.explorer.model.action_head.log_std)
     return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
 
 
 def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
-    """Phase task after cloning: PPO by the task's own reward."""
-    seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
+    """Phase task after cloning: PPO by the task's own reward, on real steps and on imagined ones."""
+    seed, task, ppo = derive(cfg.seed, "task", number), cfg.task_phase, cfg.task_phase.ppo
     plan, steps = plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
-    metrics, warm = control_ppo.rollout_metrics(rollout, 0), number > cfg.task_phase.critic_warmup
-    return metrics | reinforce(state, rollout, rollout.rewards, ppo, seed=seed, train_actor=warm)
+    advantages = control_ppo.compute_advantages(rollout, rollout.rewards, gamma=ppo.gamma, lam=ppo.lam)
+    warm, dream, imagination = number > task.critic_warmup, task.imagination, state.imagination
+    how: dict[str, Any] = {"seed": seed, "actor": warm and (imagination is None or dream.real_steps)}
+    metrics = control_ppo.rollout_metrics(rollout, 0)
+    metrics |= ppo_update(state, rollout, advantages, advantages + rollout.values, ppo, **how)
+    if imagination is None:
+        return metrics
+    # imagined rollouts from these steps; their returns are λ-returns
+    metrics |= imagination.learn(rollout, steps=dream.gradient_steps, seed=seed)
+    if warm:
+        how = {"horizon": dream.horizon, "starts": dream.starts, "gamma": ppo.gamma, "lam": ppo.lam}
+        imagined, returns = imagination.rollout(state.explorer, rollout, seed=seed, **how)
+        found = ppo_update(state, imagined, returns - imagined.values, returns, ppo, seed=derive(seed, "imagined"))
+        metrics |= {f"world/imagined_{name[7:]}": value for name, value in found.items() if name[:7] == "policy/"}
+    return metrics
 
 
-def reinforce(
-    state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int, train_actor: bool = True
+def ppo_update(
+    state: TrainState, rollout: Rollout, advantages: Tensor, returns: Tensor, ppo: PPO, *, seed: int, actor: bool = True
 ) -> dict[str, float]:
-    """PPO of the explorer, or of its critic alone, on a rollout with rewards (t, rows)."""
-    # advantages
-    advantages = control_ppo.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    returns = advantages + rollout.values
+    """PPO of the policy, or its critic alone, on a real or imagined rollout; advantages and returns are (t, rows)."""
     metrics = control_ppo.critic_metrics(rollout, returns)
     if ppo.whiten:
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
     batch = control_ppo.make_batch(rollout, advantages, returns)
-    # update
-    return metrics | ppo_update(state, batch, ppo, seed=seed, train_actor=train_actor)
-
-
-def ppo_update(
-    state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int, train_actor: bool = True
-) -> dict[str, float]:
-    """Gradient steps on minibatches: clipped surrogate, value loss, entropy bonus; mean metrics."""
+    # update: clipped surrogate, value loss, entropy bonus
     explorer, optimizer, guard = state.explorer, state.explorer_optimizer, state.explorer_guard
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     taken: list[dict[str, float]] = []
@@ -206,19 +212,19 @@ def ppo_update(
         old = minibatch.old_logprobs, minibatch.advantages
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
-        loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if train_actor else 0.0)
+        loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if actor else 0.0)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
         parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
         parts |= {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
-        metrics = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
-        if ppo.max_kl is not None and metrics["policy/approx_kl"] > ppo.max_kl:
+        found = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        if ppo.max_kl is not None and found["policy/approx_kl"] > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(parameters)
-        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": metrics.pop("loss")}
-        taken.append(metrics | clip_and_step(optimizer, parameters, **how))
-    return control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
+        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": found.pop("loss")}
+        taken.append(found | clip_and_step(optimizer, parameters, **how))
+    return metrics | control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
 def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
@@ -237,9 +243,8 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     updates = []
     for index in range(adversarial.world_model_updates):
         seed = derive(cfg.seed, "duel", number, index)
-        updates.append(
-            fit_world_model(state, *fitting.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
-        )
+        batch = fitting.sample_batch(state.world_model, [random, explored], seed)
+        updates.append(fit_world_model(state, *batch, cfg, seed))
     metrics |= fitting.average(updates)
     errors = sources.duel_errors(state, data, stride=cfg.model.stride)
     return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}
