@@ -54,7 +54,7 @@ class StepHeads(nn.Module):
         return StepPrediction(reward[:, 0], end[:, 0], state, head.view(-1, self.cells, self.latent))
 
     def loss(self, features: Tensor, truth: StepPrediction, follows: Tensor) -> Tensor:
-        """Squared errors, and cross-entropy of the end (0 or 1 in `truth`); `follows` (n,): what comes next is known."""
+        """Squared errors, and cross-entropy of the end (0 or 1 in `truth`); `follows` (n,): the next is known."""
         found = self(features)
         reward = (found.reward - truth.reward).square().mean()
         end = functional.binary_cross_entropy_with_logits(found.end, truth.end)
