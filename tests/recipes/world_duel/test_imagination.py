@@ -159,6 +159,7 @@ def test_an_imagination_goes_on_from_its_saved_state(state):
     state.imagination.learn(real(state), steps=3, seed=0)
     other = Imagination(state.world_model, state.explorer, lr=1e-3, capacity=4, seed=5)
     other.load_state_dict(copy.deepcopy(state.imagination.state_dict()))
-    one, two = (x.learn(real(state, seed=1), steps=3, seed=1) for x in (state.imagination, other))
+    rollout = real(state, seed=1)
+    one, two = (x.learn(rollout, steps=3, seed=1) for x in (state.imagination, other))
     assert one == two
     assert all(x.equal(y) for x, y in zip(state.imagination.heads.parameters(), other.heads.parameters()))
