@@ -106,9 +106,9 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 
 def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """RLOO's iterations."""
-    learn, filters, rewards = cfg.learn, cfg.sampling.filters(), load_rewards(cfg.reward_functions)
+    learn, filters, limits = cfg.learn, cfg.sampling.filters(), limits_of(cfg)
     policy, reference, optimizer = learner.policy, learner.reference, learner.optimizer
-    limits = limits_of(cfg)
+    rewards = load_rewards(cfg.reward_functions)
     for step in run.steps(learn.iterations, "rloo"):
         # rollouts and rewards of `groups` starts; none ahead over a checkpoint, so that it resumes
         evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
@@ -129,7 +129,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
         metrics |= set_learning_rate(
             optimizer, step, warmup=learn.lr_warmup, total=learn.iterations, schedule=learn.lr_schedule
         )
-        old: list[OldPolicy] = []
+        old, coef = list[OldPolicy](), learner.kl_coef.coef
         for epoch in range(learn.epochs):
             # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
             gate = MismatchGate(ANYTHING if epoch or metrics["rollout/staleness"] else limits)
@@ -141,7 +141,6 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
                 if not epoch:
                     old.append(old_policy(scores.logprobs, batch, cfg.importance_sampling))
                 known = None if reference is None else reference.evaluate(batch.inputs, **filters).logprobs
-                coef = learner.kl_coef.coef
                 loss, stats = rloo_loss(scores, batch, old[number], known, learn=learn, kl=cfg.kl, kl_coef=coef)
                 (loss * share).backward()  # type: ignore[no-untyped-call]
                 sums.add({"loss/total": loss.detach(), **stats}, share)
@@ -151,8 +150,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
             means |= clip_and_step(optimizer, policy.parameters(), max_norm=learn.max_grad_norm, **guard)
             # the first pass speaks of the policy that sampled
             metrics = means | metrics if epoch else metrics | means
-        followed = {} if reference is None else follow_reference(learner, cfg, means)
-        metrics |= {"loss/total": means["loss/total"]} | followed
+        metrics |= {"loss/total": means["loss/total"]} | (follow_reference(learner, cfg, means) if reference else {})
 
         # evaluate, log, checkpoint
         clock.append(time.perf_counter())
