@@ -16,8 +16,8 @@ from lookact.batch import ControlInputs
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel, WorldModelInputs
 from lookact.models.world_model.step_heads import StepHeads, StepPrediction, step_features
-from lookact.ops.gaussian import gaussian_logprob
-from lookact.ops.returns import lambda_returns
+from lookact.ops.advantages import lambda_returns
+from lookact.ops.logprobs import gaussian_logprob
 from lookact.rollout.vector_rollout import Rollout, join
 from lookact.seeding import derive, numpy_rng, torch_rng
 from lookact.training.distributed import rank, sum_gradients, world_size

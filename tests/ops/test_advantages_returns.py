@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.returns import credit_rewards, discounted_returns, gae, lambda_returns
+from lookact.ops.advantages import credit_rewards, discounted_returns, gae, lambda_returns
 
 NAN = math.nan
 
