@@ -36,7 +36,7 @@ from lookact.models.world_model.loading import (
 from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
-from lookact.recipes.world_duel.environments import VectorEnvs, env_maker, make_envs, plan_episodes, table_settings
+from lookact.recipes.world_duel.f1.environments import VectorEnvs, env_maker, make_envs, plan_episodes, table_settings
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
 from lookact.rollout.recording import record, record_demonstrations, record_object_masks, stack_demonstrations
 from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps

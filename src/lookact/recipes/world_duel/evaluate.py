@@ -58,7 +58,7 @@ from lookact.recipes.world_duel.data import (
     record_random,
     script_actions,
 )
-from lookact.recipes.world_duel.environments import VectorEnvs, make_envs, plan_episodes
+from lookact.recipes.world_duel.f1.environments import VectorEnvs, make_envs, plan_episodes
 from lookact.rollout.recording import record, record_with_infos
 from lookact.seeding import derive, numpy_rng
 from lookact.training.atomic_io import write_text

@@ -25,8 +25,8 @@ from lookact.ops.masked import Metrics, whiten
 from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState
-from lookact.recipes.world_duel.environments import plan_episodes
 from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, evaluate, read_reports, report_on
+from lookact.recipes.world_duel.f1.environments import plan_episodes
 from lookact.recipes.world_duel.preflight import check_phase
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
