@@ -142,6 +142,9 @@ class RewardModelConfig:
     reward_sharpness: float = setting(
         0.0, help="reward = exp(k * (level - 1)), level 0 worst to 1 best; 0: linear, standardised", least=0
     )
+    optimism: float = setting(
+        0.0, help="standard deviations of the ensemble added to its mean (RUNE); 0: the mean alone", least=0
+    )
     bootstrap: bool = setting(False, help="each member is fitted to a bootstrap resample of the labels")
 
 
