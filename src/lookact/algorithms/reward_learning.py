@@ -241,19 +241,10 @@ class LearnedReward:
 
     With a sharpness k it is exp(k · (level - 1)) instead, with levels from 0 for the worst of the replay to 1 for the
     best: preferences tell only the order, and a reward that rises evenly pays the good nearly as well as the best.
-    With `optimism` β it is the mean plus β standard deviations of the members (RUNE, arXiv:2205.12401, eq. 4).
     """
 
-    def __init__(
-        self,
-        model: RewardModel,
-        kind: Feature,
-        *,
-        sharpness: float = 0.0,
-        optimism: float = 0.0,
-        chunk: int | None = None,
-    ) -> None:
-        self.model, self.kind, self.sharpness, self.optimism = model, kind, sharpness, optimism
+    def __init__(self, model: RewardModel, kind: Feature, *, sharpness: float = 0.0, chunk: int | None = None) -> None:
+        self.model, self.kind, self.sharpness = model, kind, sharpness
         # a CPU's cache holds the activations of a few frames
         self.chunk = chunk or (FRAMES_AT_ONCE if kind == "frame" and model.device.type == "cpu" else 1024)
         self.shift, self.scale = 0.0, 1.0
@@ -295,14 +286,9 @@ class LearnedReward:
     @torch.no_grad()
     def _raw(self, features: NDArray[Any]) -> Floats:
         parts = torch.split(torch.from_numpy(np.ascontiguousarray(features)), self.chunk)
-        rewards: Floats = torch.cat([self._bound(part) for part in parts]).cpu().numpy()
+        means = [self.model(part.to(self.model.device, non_blocking=True)).mean(dim=0) for part in parts]
+        rewards: Floats = torch.cat(means).cpu().numpy()
         return rewards
-
-    def _bound(self, features: Tensor) -> Tensor:
-        """(n,) the members' mean, with optimism an upper confidence bound."""
-        members: Tensor = self.model(features.to(self.model.device, non_blocking=True))
-        mean = members.mean(dim=0)
-        return mean + self.optimism * members.std(dim=0, correction=0) if self.optimism else mean
 
 
 class ServedJudge(Judge, Stateful, Protocol):

@@ -28,6 +28,7 @@ class EnvConfig:
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
     action_repeat: int = setting(1, help="simulator steps per decision", least=1)
+    fixed_start: bool = setting(False, help="every episode begins from one and the same start (RL-VLM-F)")
     image_size: int = setting(64, help="pixels per side of the frames that the replay keeps", least=16)
     camera_name: str = setting(
         "task",
@@ -141,9 +142,6 @@ class RewardModelConfig:
     )
     reward_sharpness: float = setting(
         0.0, help="reward = exp(k * (level - 1)), level 0 worst to 1 best; 0: linear, standardised", least=0
-    )
-    optimism: float = setting(
-        0.0, help="standard deviations of the ensemble added to its mean (RUNE); 0: the mean alone", least=0
     )
     bootstrap: bool = setting(False, help="each member is fitted to a bootstrap resample of the labels")
 

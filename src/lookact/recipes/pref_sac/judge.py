@@ -82,7 +82,7 @@ def open_feedback(cfg: Config, replay: Replay, run: Run, closing: ExitStack) -> 
     labels = label_folder(run)
     store = PreferenceStore(capacity=cfg.feedback.total, shape=(steps, *shape), dtype=dtype, folder=labels)
     label, judge = open_labeller(cfg, run.folder / "judge", closing)
-    reward = LearnedReward(model, how.inputs, sharpness=how.reward_sharpness, optimism=how.optimism)
+    reward = LearnedReward(model, how.inputs, sharpness=how.reward_sharpness)
     return Feedback(label, judge, store, RewardLearner(model, lr=how.lr), reward)
 
 
