@@ -40,7 +40,9 @@ LEARNED = (
     "--feedback.strategy disagreement --feedback.total 2080"
 )
 """Chosen with the oracle on drawer-open, seeds 100, 101 and 102: 94%, 100% and 100% of 50 starts."""
-EPISODES = {"drawer-open": 240, "sweep-into": 400, "soccer": 400}
+FIXED = "-fixed"
+"""Ends the name of a task whose episodes all begin from one start."""
+EPISODES = {"drawer-open": 240, "sweep-into": 400, "soccer": 400, f"soccer{FIXED}": 400}
 """Of 30 decisions of 4 simulator steps."""
 SOURCES = {
     "true": "--reward true",
@@ -65,9 +67,12 @@ WHO = {
 
 def words_of(task: str, source: str, seed: int) -> list[str]:
     """The settings of a run."""
-    others = ",".join(f"{name}-v3" for name in OTHERS.split() if name != task)
+    name = task.removesuffix(FIXED)
+    others = ",".join(f"{other}-v3" for other in OTHERS.split() if other != name)
     text = f"{SHARED} {TRUE if source == 'true' else LEARNED} {SOURCES[source].format(others=others)}"
-    return [*text.split(), "--env.task", f"{task}-v3", "--learn.episodes", str(EPISODES[task]), "--seed", str(seed)]
+    start = ["--env.fixed_start", "true"] if task.endswith(FIXED) else []
+    where = ["--env.task", f"{name}-v3", *start]
+    return [*text.split(), *where, "--learn.episodes", str(EPISODES[task]), "--seed", str(seed)]
 
 
 def train(task: str, source: str, seed: int, runs: Path) -> Path:
@@ -130,7 +135,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 def measure_variants(folder: Path, task: str, seed: int) -> dict[str, Any]:
     """The embedded judge of a finished run on held-out pairs of a task, asked in each way that it was trained for."""
-    env = replace(PRESETS["arm"].env, task=f"{task}-v3")
+    env = replace(PRESETS["arm"].env, task=f"{task.removesuffix(FIXED)}-v3")
     held_out = render_labelled_images(env, HELD_OUT, seed=derive(seed, "held-out pictures"))
     found: dict[str, Any] = {}
     for variant in VARIANTS:

@@ -15,7 +15,8 @@ def test_every_run_of_the_record_has_settings_that_the_recipe_knows(task, source
     cfg = override(
         load_settings("pref-sac").PRESETS[preset], [word for word in words if word not in ("--preset", preset)]
     )
-    assert cfg.env.task == f"{task}-v3"
+    assert cfg.env.task == f"{task.removesuffix('-fixed')}-v3"
+    assert cfg.env.fixed_start == task.endswith("-fixed")
     assert cfg.seed == 1
     rounds = (
         1 + (cfg.learn.episodes - cfg.learn.random_episodes - cfg.learn.unsupervised_episodes) // cfg.feedback.every
