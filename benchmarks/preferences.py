@@ -9,23 +9,31 @@ that the command can be stopped and given again. After each it writes the table 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
-from lookact.algorithms.judge_training import measure_judge
+from lookact.algorithms.judge_training import BINS, LabelledImages, measure_judge
+from lookact.algorithms.reward_learning import LearnedReward
+from lookact.models.reward_model import make_reward_model
 from lookact.recipes.pref_sac.config import PRESETS, ClientConfig
 from lookact.recipes.pref_sac.evaluate import goal_in_words
 from lookact.recipes.pref_sac.judge import JudgeService, render_labelled_images
 from lookact.seeding import derive
+from lookact.training.checkpoint import latest_checkpoint
 from lookact.training.evaluation import wilson_interval
+from lookact.training.weights import read_weights
+from lookact.types import Image, Preference
 
 HELD_OUT = 400
 """Images, and pairs of them."""
@@ -134,10 +142,11 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def measure_variants(folder: Path, task: str, seed: int) -> dict[str, Any]:
-    """The embedded judge of a finished run on held-out pairs of a task, asked in each way that it was trained for."""
+    """The embedded judge of a finished run on held-out pairs, asked in each way that it was trained for, and the reward
+    that its agent learned from its labels, on the states of the same pairs."""
     env = replace(PRESETS["arm"].env, task=f"{task.removesuffix(FIXED)}-v3")
     held_out = render_labelled_images(env, HELD_OUT, seed=derive(seed, "held-out pictures"))
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"learned reward": measure_reward(folder, held_out, seed)}
     for variant in VARIANTS:
         with TemporaryDirectory() as replies:
             client = ClientConfig(variant=variant)
@@ -149,6 +158,49 @@ def measure_variants(folder: Path, task: str, seed: int) -> dict[str, Any]:
                 service.close()
         found[variant] = {"clear": report["clear"], "by_difficulty": report["by_difficulty"]}
     return found
+
+
+def measure_reward(folder: Path, data: LabelledImages, seed: int) -> dict[str, Any]:
+    """The last reward ensemble of a run, on the pairs that `measure_judge` asks about: the higher of two is better."""
+    checkpoint, settings = latest_checkpoint(folder), PRESETS["arm"].reward_model
+    assert checkpoint is not None
+    shape = data.states.shape[1:]
+    model = make_reward_model(
+        shape, members=settings.ensemble_size, hidden=settings.hidden, generator=torch.Generator()
+    )
+    read_weights(model, checkpoint / "reward")()
+    rewards = LearnedReward(model, "state").of(data.states)
+    judge = RewardJudge(dict(zip(map(np.ndarray.tobytes, data.images), rewards.tolist())))
+    with TemporaryDirectory() as replies:
+        report = measure_judge(judge, data, "", pairs=HELD_OUT, seed=seed, folder=Path(replies))
+    return {"clear": report["clear"], "by_difficulty": report["by_difficulty"]}
+
+
+@dataclass(frozen=True)
+class RewardJudge:
+    """A judge that knows a reward of each image by its bytes."""
+
+    rewards: dict[bytes, float]
+
+    def compare(self, pairs: Sequence[tuple[Image, Image]], goal: str) -> list[Preference]:
+        known = [(one, two, self.rewards[one.tobytes()], self.rewards[two.tobytes()]) for one, two in pairs]
+        return [Preference(one, two, int(b > a) if a != b else -1) for one, two, a, b in known]
+
+
+def variants_table(found: dict[str, Any]) -> str:
+    """Markdown: share of the decided pairs that each way of judging got right, by difference in progress."""
+    bins = " | ".join(f"{low:.0%} to {high:.0%}" for low, high in itertools.pairwise(BINS))
+    lines = [f"| run | judged by | {bins} | clear [95%] | undecided of clear |", "|---" * (len(BINS) + 3) + "|"]
+    for run, ways in found.items():
+        for way, report in ways.items():
+            parts = [
+                "none decided" if part["accuracy"] is None else f"{part['accuracy']:.0%} of {part['pairs']}"
+                for part in report["by_difficulty"]
+            ]
+            clear, (low, high) = report["clear"], report["clear"]["ci"]
+            total = "none decided" if clear["accuracy"] is None else f"{clear['accuracy']:.0%} [{low:.0%}, {high:.0%}]"
+            lines.append(f"| {run} | {way} | {' | '.join(parts)} | {total} | {clear['no_preference_rate']:.0%} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -168,6 +220,7 @@ def main() -> None:
             if (at / "judge" / "model").exists():
                 found[name] = measure_variants(at, *named[name])
                 (given.runs / "variants.json").write_text(json.dumps(found, indent=1) + "\n")
+                (given.runs / "variants.md").write_text(variants_table(found))
         return
     for task in given.tasks:
         for source in given.sources:
