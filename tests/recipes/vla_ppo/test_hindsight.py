@@ -7,10 +7,11 @@ from lookact.config import to_mapping
 from lookact.data.lerobot.read import read_info
 from lookact.envs.tabletop.experts import record
 from lookact.errors import ConfigError
-from lookact.recipes.vla_ppo import hindsight
+from lookact.recipes.vla_ppo import train as vla_train
 from lookact.recipes.vla_ppo.config import PRESETS, Config
+from lookact.recipes.vla_ppo.evaluate import attempts
 from lookact.recipes.vla_ppo.preflight import check_training
-from lookact.recipes.vla_ppo.task import open_policy, table_maker
+from lookact.recipes.vla_ppo.task import hindsight_demonstrations, open_policy, table_maker
 from lookact.recipes.vla_ppo.train import main
 from lookact.training.preflight import Job
 from lookact.training.run import open_run
@@ -32,7 +33,7 @@ def train(cfg: Config, folder) -> None:
         main(cfg, run)
 
 
-def given_up(policy, cfg):
+def given_up(policy, cfg, **how):
     """The expert's pushes, given up two steps before their end; the last does nothing at all."""
     env = table_maker(replace(cfg.env, cameras=()))()
     found = [(seed, [*record(env, seed=seed).actions[:-2], *[IDLE] * 40][:40]) for seed in range(3)]
@@ -40,7 +41,7 @@ def given_up(policy, cfg):
 
 
 def test_failed_pushes_are_cloned_as_what_they_did(tmp_path, monkeypatch):
-    monkeypatch.setattr(hindsight, "_sampled", given_up)
+    monkeypatch.setattr(vla_train, "attempts", given_up)
     folder = tmp_path / "run"
     train(CFG, folder)
     kept = read_info(folder / "warm_start" / "hindsight_demos")
@@ -50,17 +51,17 @@ def test_failed_pushes_are_cloned_as_what_they_did(tmp_path, monkeypatch):
     assert steps[1] >= steps[0]
     # a resumed run asks the policy for nothing again
     (folder / "warm_start" / "metrics.json").unlink()
-    monkeypatch.setattr(hindsight, "_sampled", lambda *_: pytest.fail("sampled again"))
+    monkeypatch.setattr(vla_train, "attempts", lambda *_, **__: pytest.fail("sampled again"))
     train(CFG, folder)
 
 
-def test_the_policys_own_episodes_have_their_seeds_and_actions():
+def test_the_policys_own_episodes_have_their_seeds_and_actions(tmp_path):
     policy = open_policy(CFG.model, CFG.env, seed=0)
-    own = hindsight._sampled(policy, CFG)
+    own = attempts(policy, CFG, split="hindsight", episodes=4)
     assert len({seed for seed, _ in own}) == 4
     assert all(len(actions) == 40 and actions[0].shape == (4,) for _, actions in own)
-    # what moved nothing, as of a policy that was never trained, is no demonstration
-    assert len(list(hindsight._relabelled(CFG, own))) <= 1
+    # what moved nothing is no demonstration
+    assert hindsight_demonstrations(CFG, tmp_path, lambda: [(seed, [IDLE] * 40) for seed, _ in own]) == []
 
 
 def test_only_pushes_are_relabelled(tmp_path):

@@ -22,7 +22,7 @@ from lookact.envs.vector.vector_env import VectorEnv
 from lookact.models.vla.checkpoint import load_vla
 from lookact.models.vla.policy import VLA
 from lookact.recipes.vla_ppo.config import Config, EnvConfig, Evaluation
-from lookact.recipes.vla_ppo.task import table_maker, worker_count
+from lookact.recipes.vla_ppo.task import Attempt, table_maker, worker_count
 from lookact.rollout.vector_rollout import ControlActor
 from lookact.seeding import derive, numpy_rng
 from lookact.training.distributed import all_reduce_sum, rank, unsharded, world_size
@@ -291,6 +291,17 @@ def run_episodes(
             return sorted(_run(envs, actor, numbers, kept, bar), key=lambda result: result.number)
     finally:
         envs.close()
+
+
+def attempts(policy: VLA, cfg: Config, *, split: str, episodes: int) -> list[Attempt]:
+    """Seeds and actions of a policy's sampled episodes."""
+    how: dict[str, Any] = {"seed": cfg.seed, "num_envs": cfg.evaluation.num_envs, "greedy": False, "kept": episodes}
+    how["workers"] = worker_count(cfg.evaluation.workers)
+    results = run_episodes(policy, cfg.env, shift="none", split=split, episodes=episodes, **how)
+    return [
+        (derive(cfg.seed, split, "none", each.number), [np.asarray(turn.decision.action) for turn in each.turns])
+        for each in results
+    ]
 
 
 def _run(

@@ -9,13 +9,14 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookact.algorithms.control_ppo import FailedStarts
 from lookact.data.lerobot.action_space import action_bounds as dataset_bounds
@@ -27,7 +28,14 @@ from lookact.envs.tabletop.experts import Recording
 from lookact.envs.tabletop.pretraining_images import LabelledImage
 from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus, name_words
 from lookact.envs.tabletop.sizes import true_state_size
-from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here, record_outside_here
+from lookact.envs.tabletop.workers import (
+    AT_ONCE,
+    in_workers,
+    label_here,
+    record_here,
+    record_outside_here,
+    relabel_here,
+)
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
 from lookact.models.vla.checkpoint import SPEC, make_vla, read_policy_spec, save_encoders
@@ -47,6 +55,8 @@ log = logging.getLogger(__name__)
 ROBOT = "lookact_panda"
 DONE = "metrics.json"
 """Written last: behaviour cloning is complete."""
+Attempt = tuple[int, list[NDArray[np.float32]]]
+"""An episode's seed and its actions."""
 ActionBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -311,6 +321,20 @@ def demonstration(episode: Recording, cameras: Sequence[str]) -> Demonstration:
         states=np.stack([shown["state"] for shown in episode.shown]),
         actions=episode.actions,
     )
+
+
+def hindsight_demonstrations(cfg: Config, folder: Path, sample: Callable[[], Iterable[Attempt]]) -> list[Path]:
+    """Attempts of a policy as a dataset below `folder`, failed ones relabelled; none if none of them moved anything."""
+    out = folder / "hindsight_demos"
+    if not out.exists():
+        tried, workers = list(sample()), worker_count(cfg.bc.workers)
+        found = in_workers(relabel_here, tried, table_maker(cfg.env), workers)
+        demos = [demonstration(episode, cfg.env.cameras) for episode in found if episode is not None]
+        log.info("hindsight: %d of %d episodes became demonstrations", len(demos), len(tried))
+        if not demos:
+            return []
+        write_demonstrations(out, demos, fps=cfg.env.rate, robot=ROBOT, space=cfg.env.action_space)
+    return [out]
 
 
 def pretraining(cfg: Config) -> tuple[Callable[[], list[LabelledImage]], dict[str, Any]]:

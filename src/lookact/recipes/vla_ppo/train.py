@@ -31,8 +31,7 @@ from lookact.ops.losses import entropy_bonus, ppo_clip, value_loss
 from lookact.ops.masked import masked_mean, whiten
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
-from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
-from lookact.recipes.vla_ppo.hindsight import hindsight_demonstrations
+from lookact.recipes.vla_ppo.evaluate import attempts, evaluate, final_reports, validate
 from lookact.recipes.vla_ppo.task import collect
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive
@@ -102,7 +101,8 @@ def clone(policy: VLA, cfg: Config, run: Run) -> dict[str, Any]:
     # hindsight experience replay: the clone's own episodes, failed ones relabelled with where they ended
     if bc.hindsight_episodes:
         with timed(seconds, "hindsight"):
-            own = hindsight_demonstrations(policy, cfg, folder)
+            act = partial(attempts, policy, cfg, split="hindsight", episodes=bc.hindsight_episodes)
+            own = task.hindsight_demonstrations(cfg, folder, act)
             imitate(policy, [demos, *own], cfg, run, folder / "bc_hindsight")
 
     # evaluate, checkpoint
