@@ -22,12 +22,12 @@ from lookact.training.run import Run
 PACKAGE = Path(lookact.__file__).parent
 WORDS: dict[str, list[str]] = {
     "nav-rloo": ["--evaluation.every", "99"],
-    "vqa-ppo": ["--evaluation.every", "99"],
-    "vla-ppo": ["--evaluation.every", "99"],
+    "vqa-ppo": ["--evaluation.every", "99", "--critic.warmup", "0"],
+    "vla-ppo": ["--evaluation.every", "99", "--learn.critic_warmup", "0"],
     "pref-sac": ["--judge.kind", "oracle", "--evaluation.every", "99"],
     "world-duel": [],
 }
-"""Settings that leave evaluation out of the step."""
+"""Settings that leave evaluation out of the step, and a critic's warm-up, in which no policy learns."""
 
 
 @dataclass
