@@ -17,7 +17,8 @@ from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel import train as world_duel
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig, ModelConfig, phase_at, planned
-from lookact.recipes.world_duel.data import cameras_of, env_maker, open_model, open_state
+from lookact.recipes.world_duel.data import cameras_of, open_model, open_state
+from lookact.recipes.world_duel.f1.environments import env_maker
 from lookact.recipes.world_duel.train import evaluate, main
 
 DEBUG = PRESETS["debug"]

@@ -133,8 +133,16 @@ class Rewards:
     memory_weight: float = setting(0.1, help="weight of the divergence of the world model's memory", least=0)
     uncertainty_weight: float = setting(1.0, help="weight of the world model's uncertainty", least=0)
     novelty_weight: float = setting(0.2, help="weight of the k-NN novelty of the tool's position", least=0)
-    uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
-        "surprise", help="token entropy, NLL of the next frame, or ensemble disagreement (robust to noise)"
+    uncertainty: Literal["entropy", "surprise", "disagreement", "learning_progress"] = setting(
+        "surprise",
+        help="token entropy, NLL of the next frame, ensemble disagreement, or how much the NLL fell since an older "
+        "world model (the last two are robust to noise)",
+    )
+    progress_decay: float = setting(
+        0.99,
+        help="decay a batch of the moving average of weights that learning progress is measured against",
+        above=0,
+        below=1,
     )
 
 
@@ -143,6 +151,15 @@ class Student:
     """Phase student: the explorer learns by PPO on intrinsic rewards, the world model frozen."""
 
     iterations: int = setting(100, help="rollouts of one episode in every environment, each followed by PPO", least=0)
+    noise_correlation: float = setting(
+        0.0,
+        help="correlation of a step's exploration noise with the step before (coloured noise); 0: white",
+        least=0,
+        below=1,
+    )
+    std: float | None = setting(
+        None, help="standard deviation of actions when the phase begins; none: the world model's own", above=0
+    )
     lr: float = setting(2e-3, help="learning rate of the action and understanding experts", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
     ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy_coef=0.001, max_kl=0.05)
@@ -165,6 +182,18 @@ class Adversarial:
 
 
 @dataclass(frozen=True)
+class ImaginationConfig:
+    """PPO on rollouts that the world model imagines, in phase task."""
+
+    horizon: int = setting(0, help="steps of an imagined rollout; 0: none are imagined", least=0)
+    starts: int = setting(256, help="real steps that imagined rollouts begin at, an iteration", least=1)
+    gradient_steps: int = setting(40, help="gradient steps an iteration of the heads of reward, end, state", least=1)
+    lr: float = setting(1e-3, help="learning rate of these heads", above=0)
+    rollouts: int = setting(16, help="last real rollouts that they learn from", least=1)
+    real_steps: bool = setting(True, help="the policy learns from real steps too; off: from imagined ones alone")
+
+
+@dataclass(frozen=True)
 class TaskPhase:
     """Phase task: the policy clones a scripted expert while the world model predicts it, then PPO by task reward."""
 
@@ -176,8 +205,13 @@ class TaskPhase:
     )
     bc: Teacher = Teacher(episodes=320, iterations=300, batch_size=16, bptt_length=16, action_loss_coef=1.0)
     iterations: int = setting(0, help="PPO iterations after cloning, one rollout each", least=0)
+    critic_warmup: int = setting(0, help="of these, the first in which the critic alone learns", least=0)
+    std: float | None = setting(
+        None, help="standard deviation of actions that PPO begins with; none: the clone's own", above=0
+    )
     lr: float = setting(3e-4, help="learning rate of PPO after cloning", above=0)
     ppo: PPO = PPO(minibatch=196, max_kl=0.05)
+    imagination: ImaginationConfig = ImaginationConfig()
     episodes: int = setting(64, help="held-out starts that success is measured on", least=1)
 
 

@@ -49,17 +49,16 @@ from lookact.recipes.world_duel.config import JOINTS, Config, phase_at, planned
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
-    VectorEnvs,
     cameras_of,
+    duel_errors,
     explore,
     load_model,
     load_object_masks,
-    make_envs,
     open_model,
-    plan_episodes,
     record_random,
     script_actions,
 )
+from lookact.recipes.world_duel.f1.environments import VectorEnvs, make_envs, plan_episodes
 from lookact.rollout.recording import record, record_with_infos
 from lookact.seeding import derive, numpy_rng
 from lookact.training.atomic_io import write_text
@@ -127,7 +126,7 @@ def measure_explorer(
 
     Ratios are to random, to matched and to whichever of all scripts is best at a thing.
     """
-    _, found = explore(explorer, envs, cfg.env, cfg.seed, "explore", 0)
+    _, found = explore(explorer, envs, cfg, "explore", 0)
     plan = plan_episodes(cfg.seed, "explore", 0, cfg.env.scene_reuse, together=True)
     compared = {"student": found.actions.numpy()}
     compared |= {name: script_actions(name, cfg.env, cfg.seed, "explore") for name in scripts}
@@ -158,15 +157,6 @@ def measure_explorer(
         rivals = {"best": best} | {name: report[f"{name}_{measure}"] for name in ("random", "matched")}
         report |= {f"{name}_{measure}_ratio": own / max(1e-9, rival) for name, rival in rivals.items()}
     return report
-
-
-def duel_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
-    """Prediction errors on the frozen explorer's episodes, on random ones, on a script's and on an expert's."""
-    compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
-    more = {"scripted": data.scripted, "expert": data.expert}
-    compared |= {name: sequences for name, sequences in more.items() if sequences is not None}
-    error = partial(prediction_error, state.world_model, stride=stride)
-    return {f"{name}_error": error(sequences) for name, sequences in compared.items()}
 
 
 def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]:
@@ -272,7 +262,7 @@ def save_example(world_model: WorldModel, recording: Recording, folder: Path, nu
 
 def explorer_recording(explorer: Explorer, envs: VectorEnvs, cfg: Config, split: str, number: int) -> Recording:
     """An episode of the explorer with all cameras: its actions replayed."""
-    _, found = explore(explorer, envs, cfg.env, cfg.seed, split, number)
+    _, found = explore(explorer, envs, cfg, split, number)
     plan = plan_episodes(cfg.seed, split, number, cfg.env.scene_reuse, together=True)
     return record(envs, found.actions.numpy(), plan)
 

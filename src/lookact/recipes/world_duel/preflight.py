@@ -70,6 +70,9 @@ def check_phase(cfg: Config) -> None:
         )
     if cfg.teacher_path:
         need_files(Path(cfg.teacher_path), "world-duel", CHECKPOINT)
+        if cfg.rewards.uncertainty == "learning_progress" and cfg.phase != "task":
+            # without it nothing tells what the teacher knew before: train it with the same rewards.uncertainty
+            need_files(Path(cfg.teacher_path) / "older", "world-duel learning_progress", CHECKPOINT)
     if cfg.student_path:
         need_files(Path(cfg.student_path), "world-duel", ("student", *CHECKPOINT))
 

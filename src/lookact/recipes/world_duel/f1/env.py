@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from lookact.config import load_config
 from lookact.errors import ConfigError
 from lookact.recipes.world_duel.config import PRESETS, Config
-from lookact.recipes.world_duel.data import env_maker, load_model, open_model
+from lookact.recipes.world_duel.data import load_model, open_model, open_older
+from lookact.recipes.world_duel.f1.environments import env_maker
 from lookact.rewards.intrinsic_env import IntrinsicReward, IntrinsicWeights
 from lookact.training.run_files import saved_config
 
@@ -119,6 +120,7 @@ def make_f1_env(
                 kind=cfg.rewards.uncertainty,
                 stride=cfg.model.stride,
                 position=cfg.env.position,
+                older=open_older(world_model, replace(cfg, teacher_path=str(teacher))),
             )
     return F1Env(made, phase=phase, history_length=history_length, action_scale=action_scale)
 
