@@ -55,7 +55,7 @@ class IntrinsicReward(gymnasium.Wrapper[Any, NDArray[np.float32], Any, NDArray[n
         kind: UncertaintyKind = "surprise",
         scale: RewardScale | None = None,
         stride: int = 1,
-        position: slice = TOOL,
+        position: slice | list[int] = TOOL,
         older: WorldModel | None = None,
     ) -> None:
         super().__init__(env)

@@ -139,7 +139,7 @@ def test_a_saved_episode_goes_on_bit_for_bit():
     for _ in range(9):
         env.step(expert_action(env))
     state = env.state_dict()
-    shown = env._shown()
+    shown = env.shown()
     actions = random_actions(6)
     other.reset(seed=8)
     loaded = other.load_state_dict(state)

@@ -40,7 +40,7 @@ def test_phase_task_is_cloning_then_ppo_and_no_part_of_all():
 
 
 def test_an_environment_without_an_expert_is_refused(train):
-    with pytest.raises(ConfigError, match="has an expert in tabletop and memory_curtain, not in noisy_tv"):
+    with pytest.raises(ConfigError, match="has an expert in tabletop, two_arms, memory_curtain, not in noisy_tv"):
         train(main, replace(SHORT, env=replace(SHORT.env, name="noisy_tv")))
 
 

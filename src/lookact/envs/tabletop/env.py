@@ -17,7 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lookact.envs.rooms.interface import PRINTABLE, Shown, episode_seeds
-from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
+from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME, SECOND
 from lookact.envs.tabletop.control import Controller, between
 from lookact.envs.tabletop.drawers import HANDLE_PLACE
 from lookact.envs.tabletop.language import LONGEST, phrase
@@ -86,6 +86,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         action_noise: float = 0.0,
         latency: int = 0,
         true_state: bool = False,
+        second_arm: bool = False,
         render_mode: str | None = None,
     ) -> None:
         for name, value, known in (
@@ -104,7 +105,9 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.terminate_on_success, self.shift, self.image_size = terminate_on_success, shift, image_size
         self.randomise, self.true_state = randomise or Randomisation(), true_state
         self.action_noise, self.latency, self.render_mode = action_noise, latency, render_mode
-        self.layout = Layout(TARGETS[task], distractors, kind=objects, sizes=self.randomise.sizes)
+        self.layout = Layout(
+            TARGETS[task], distractors, kind=objects, sizes=self.randomise.sizes, second_arm=second_arm
+        )
         self.model = build_model(self.layout)
         self.data = mujoco.MjData(self.model)
         self._nominal = {
@@ -126,7 +129,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         super().reset(seed=seed)
         scene_seed, start_seed = episode_seeds(self, seed, options)
         self._begin(scene_seed, start_seed, (options or {}).get("target_place"))
-        return self._shown(), self._info()
+        return self.shown(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
         if self._over:
@@ -136,7 +139,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             self._delayed.append(np.array(action, np.float32))
             if len(self._delayed) > self.dynamics.latency:
                 executed = self._disturbed(self._delayed.pop(0))
-                self.data.ctrl[:] = self.controller.command(executed, self.data.qpos[:7])
+                self.data.ctrl[:9] = self.controller.command(executed, self.data.qpos[:7])
         mujoco.mj_step(self.model, self.data, SUBSTEPS)
         # a step leaves positions and contacts as they were before its last move
         mujoco.mj_forward(self.model, self.data)
@@ -148,7 +151,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         truncated = not terminated and self.steps >= self.max_steps
         self._over = terminated or truncated
         reward = self.progress - before if self.reward == "dense" else float(success)
-        return self._shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
+        return self.shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
 
     def render(self) -> Image | None:
         """The head camera's picture."""
@@ -224,7 +227,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         mujoco.mj_forward(self.model, self.data)
         self._now = self.situation()
         self.progress = progress(self.task, self._now)
-        return self._shown()
+        return self.shown()
 
     def state_dict(self) -> dict[str, Any]:
         """The episode as it stands: an environment made alike that loads it goes on bit for bit."""
@@ -255,7 +258,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.steps, self._over, self.progress = state["steps"], state["over"], state["progress"]
         self._now = self.situation()
         self.np_random.bit_generator.state = state["random"]
-        return self._shown()
+        return self.shown()
 
     def _begin(self, scene_seed: int, start_seed: int, target_place: tuple[float, float] | None = None) -> None:
         self._seeds, self._moved_target = (scene_seed, start_seed), target_place
@@ -314,8 +317,9 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         if self.layout.targets == "drawer":
             self._handle = self.model.geom("target0_handle").id
         self._object_geoms = np.isin(self.model.geom_bodyid, self._objects)
-        root = self.model.body_rootid[self.model.site_bodyid[self._tool]]
-        self._robot_geoms = self.model.body_rootid[self.model.geom_bodyid] == root
+        arms = [self._tool, *([self.model.site(f"{SECOND}tool").id] if self.layout.second_arm else [])]
+        roots = self.model.body_rootid[self.model.site_bodyid[arms]]
+        self._robot_geoms = np.isin(self.model.body_rootid[self.model.geom_bodyid], roots)
         self._roles = np.where(self.model.geom_bodyid == self._object, OBJECT, 0)
         self._roles[self.model.geom("left_pad").id] = LEFT_PAD
         self._roles[self.model.geom("right_pad").id] = RIGHT_PAD
@@ -334,7 +338,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             parts["true_state"] = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         return spaces.Dict(parts)
 
-    def _shown(self) -> Shown:
+    def shown(self) -> Shown:
+        """The observation of the present state."""
         joints = self.data.qpos[:9].tolist()
         arm = [*joints[:7], (joints[7] + joints[8]) / (2 * FINGER_TRAVEL), *self.data.site_xpos[self._tool].tolist()]
         if not self.cameras:

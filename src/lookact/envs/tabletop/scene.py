@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from lookact.envs.tabletop.arm import TOUCHES_ARM, TOUCHES_OBJECTS, TOUCHES_WORLD, add_arm
+from lookact.envs.tabletop.arm import TOUCHES_ARM, TOUCHES_OBJECTS, TOUCHES_WORLD, add_arm, add_second_arm
 from lookact.envs.tabletop.drawers import add_cabinet
 from lookact.envs.tabletop.orientation import look_at
 from lookact.envs.tabletop.textures import SIZE, Colour, paint
@@ -94,6 +94,7 @@ class Layout:
     """`plain` objects, or `long` ones."""
     sizes: bool = False
     """Whether objects are scaled from episode to episode."""
+    second_arm: bool = False
 
     @property
     def objects(self) -> int:
@@ -124,6 +125,8 @@ def build_model(layout: Layout) -> Any:
             _add_target(spec, index, layout.targets == "stand")
     for index in range(layout.clutter):
         _add_shapes(spec.worldbody.add_body(name=f"clutter{index}", pos=[0.9, 0, 0.1]), f"clutter{index}", layout)
+    if layout.second_arm:
+        add_second_arm(spec)
     model = spec.compile()
     _paint_surfaces(model)
     for name in _loose(layout):

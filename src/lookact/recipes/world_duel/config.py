@@ -14,10 +14,9 @@ from lookact.errors import ConfigError
 from lookact.models.vlm.sources import TINY
 from lookact.training.settings import PPO
 
-NAMES = ("tabletop", "maniskill", "memory_curtain", "noisy_tv")
-TOOL = slice(8, 11)
-"""Indices of the tool's position in the tabletop's state."""
-JOINTS = slice(0, 7)
+NAMES = ("tabletop", "two_arms", "maniskill", "memory_curtain", "noisy_tv")
+TOOL, JOINTS = slice(8, 11), slice(0, 7)
+"""Indices of the tool's position, and of the joints, in an arm's part of the state."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class EnvConfig:
 
     name: str = setting(
         "tabletop",
-        help="tabletop (MuJoCo), maniskill (SAPIEN), memory_curtain (memory testbed), noisy_tv (tabletop with a noisy "
-        "TV), or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
+        help="tabletop (MuJoCo), two_arms (the same with a second arm), maniskill (SAPIEN), memory_curtain (memory "
+        "testbed), noisy_tv (tabletop with a noisy TV), or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
     )
     cameras: tuple[str, ...] = setting(
         (), help="of another's: its pictures for head and wrist; one serves both; none: all that it has, or its render"
@@ -57,12 +56,26 @@ class EnvConfig:
             return control_shapes(self.name, self.cameras, instruction=self.instruction, known=NAMES)
         if self.name == "memory_curtain":
             return ControlShapes((), CURTAIN_STATE, CURTAIN_ACTION, ())
-        return ControlShapes((), STATE_SIZE, ACTION_SIZES[self.control], ())
+        return ControlShapes((), self.arms * STATE_SIZE, self.arms * ACTION_SIZES[self.control], ())
 
     @property
-    def position(self) -> slice:
-        """Where a state holds the tool's position; all of another's state counts."""
-        return slice(None) if self.is_outside else TOOL
+    def arms(self) -> int:
+        return 2 if self.name == "two_arms" else 1
+
+    @property
+    def position(self) -> slice | list[int]:
+        """Where a state holds the tools' positions; all of another's state counts."""
+        return slice(None) if self.is_outside else self._of_each_arm(TOOL)
+
+    @property
+    def joints(self) -> slice | list[int]:
+        """Where a state holds the joints."""
+        return self._of_each_arm(JOINTS)
+
+    def _of_each_arm(self, places: slice) -> slice | list[int]:
+        if self.arms == 1:
+            return places
+        return [STATE_SIZE * arm + place for arm in range(self.arms) for place in range(places.start, places.stop)]
 
 
 @dataclass(frozen=True)

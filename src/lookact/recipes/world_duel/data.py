@@ -22,6 +22,7 @@ from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, co
 from lookact.envs.tabletop import experts
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import instruction_corpus
+from lookact.envs.tabletop.two_arms import TwoArms
 from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
 from lookact.errors import DataError
 from lookact.models.world_model.explorer import Explorer
@@ -282,8 +283,8 @@ def load_demonstrations(cfg: Config, folder: Path, split: str, episodes: int) ->
     if is_main() and not path.exists():
         env, steps = env_maker(cfg.env, cfg.task_phase.task_name)(), cfg.env.steps_per_episode
         act: Callable[[Any], NDArray[np.float32]] = experts.expert_action
-        if cfg.env.name == "memory_curtain":
-            act = MemoryCurtain.expert_action
+        if isinstance(env, (MemoryCurtain, TwoArms)):
+            act = type(env).expert_action
         how: dict[str, Any] = {"steps": steps, "noise": cfg.task_phase.action_noise, "seed": derive(cfg.seed, split)}
         record_demonstrations(env, act, episodes=episodes, **how).save(path)
         env.close()

@@ -45,7 +45,7 @@ from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
-from lookact.recipes.world_duel.config import JOINTS, Config, phase_at, planned
+from lookact.recipes.world_duel.config import Config, phase_at, planned
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
@@ -135,20 +135,20 @@ def measure_explorer(
     cells: dict[str, float] = {}
     for name, actions in compared.items():
         recording, infos = record_with_infos(envs, actions, plan)
-        one = tokenise(world_model, [recording])
+        one, places = tokenise(world_model, [recording]), tool_positions(recording, cfg)
         found_there = {
             "error": prediction_error(world_model, one, stride=cfg.model.stride),
             "image_error": image_error(world_model, one, stride=cfg.model.stride),
-            "coverage": coverage_by_row(recording.state[..., cfg.env.position]),
+            "coverage": coverage_by_row(places),
             "action_rms": np.sqrt(np.square(actions, dtype=np.float64).mean(axis=(1, 2))),
             **interaction(infos),
         }
         if cfg.env.name == "noisy_tv":
             found_there["noise"] = noise_in_view(recording.state)[:, 1:].mean(axis=1)
         numbers |= {f"{name}_{measure}": values for measure, values in found_there.items()}
-        cells[f"{name}_cells"] = coverage(recording.state[..., cfg.env.position])
+        cells[f"{name}_cells"] = coverage(places)
         if not cfg.env.is_outside:
-            cells[f"{name}_joint_bins"] = joint_coverage(recording.state[..., JOINTS])
+            cells[f"{name}_joint_bins"] = joint_coverage(recording.state[..., cfg.env.joints])
     report = means_with_intervals(numbers) | cells
     measured = ("error", "image_error", "cells", "joint_bins", "contact_rate", "displacement")
     for measure in (name for name in measured if f"student_{name}" in report):
@@ -157,6 +157,12 @@ def measure_explorer(
         rivals = {"best": best} | {name: report[f"{name}_{measure}"] for name in ("random", "matched")}
         report |= {f"{name}_{measure}_ratio": own / max(1e-9, rival) for name, rival in rivals.items()}
     return report
+
+
+def tool_positions(recording: Recording, cfg: Config) -> NDArray[np.float32]:
+    """(b, t + 1, 3) of the tool, (b, t + 1, 2, 3) of two; of another's environment, its whole state."""
+    places = recording.state[..., cfg.env.position]
+    return places.reshape(*places.shape[:2], 2, 3) if cfg.env.arms == 2 else places
 
 
 def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]:
@@ -359,5 +365,5 @@ def _random_coverage(cfg: Config, recordings: list[Recording]) -> dict[str, Any]
         # it has no arm
         return {"coverage": 0.0, "ci": {}}
     return means_with_intervals(
-        {"coverage": coverage_by_row(np.concatenate([one.state[..., cfg.env.position] for one in recordings]))}
+        {"coverage": coverage_by_row(np.concatenate([tool_positions(one, cfg) for one in recordings]))}
     )

@@ -100,7 +100,7 @@ def make_f1_env(
     teacher: a checkpoint of phase teacher; phase student needs it.
     """
     if not single_arm:
-        raise ConfigError("single_arm is off, and the table has one arm: leave it on")
+        env = {"name": "two_arms"} | env
     if (phase == "student") != (teacher is not None):
         raise ConfigError("give teacher, a checkpoint of phase teacher, in phase student and in no other")
     cfg = _config_of(Path(teacher)) if teacher is not None else PRESETS["small"]

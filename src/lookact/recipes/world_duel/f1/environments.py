@@ -12,6 +12,7 @@ from lookact.envs.control.gym_control import make_gym_control
 from lookact.envs.maniskill.env import ManiSkillTable
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.randomise import Randomisation
+from lookact.envs.tabletop.two_arms import TwoArms
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
 from lookact.envs.testbeds.noisy_tv import noisy_table
 from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
@@ -35,7 +36,7 @@ def env_maker(env: EnvConfig, task: str | None = None) -> Callable[[], gymnasium
         return functools.partial(MemoryCurtain, image_size=env.image_size, max_steps=steps, point=task is not None)
     if env.name == "maniskill":
         return functools.partial(ManiSkillTable, **table_settings(env))
-    make = noisy_table if env.name == "noisy_tv" else Tabletop
+    make = {"noisy_tv": noisy_table, "two_arms": TwoArms}.get(env.name, Tabletop)
     settings = table_settings(env) | ({"max_steps": env.steps_per_episode} if task else {})
     return functools.partial(make, task=task or "reach", terminate_on_success=task is not None, **settings)
 
