@@ -63,6 +63,9 @@ class NavigationConfig:
         0.0, help="share of `scenes` that is evaluated in and not trained in", least=0, below=1
     )
     train_on_test: bool = setting(False, help="allow training in scenes of VSI-Bench")
+    generated_share: float = setting(
+        0.0, help="share of training in generated rooms beside `scenes`, vision pretraining included", least=0, most=1
+    )
     routes: str | None = setting(
         None, help="a file of VSI-Bench's rows: its routes are walked in `scenes`", exists=True
     )
