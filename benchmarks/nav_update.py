@@ -17,8 +17,8 @@ from lookact.data.packing import Segment, micro_batches, to_segments
 from lookact.models.vlm import kernels
 from lookact.models.vlm.policy import ChatVLM
 from lookact.ops.advantages import leave_one_out
+from lookact.ops.losses import reinforce
 from lookact.ops.masked import Metrics
-from lookact.ops.policy_loss import reinforce
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip_and_step

@@ -106,6 +106,7 @@ def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", default=list(WORDS), metavar="RECIPE")
     parser.add_argument("--step", type=int, default=0, help="which step of the loop (default: the last but one)")
+    parser.add_argument("--functions", action="store_true", help="name the functions behind each file")
     parser.add_argument("--markdown", action="store_true", help="print a table")
     arguments = parser.parse_args()
     traces = {recipe: trace_recipe(recipe, arguments.step) for recipe in arguments.recipes or WORDS}
@@ -119,7 +120,10 @@ def run() -> None:
             print(
                 f"\n{recipe}: {files} files, {outside} outside envs/, {functions} functions there, {switches} changes"
             )
-            print("\n".join(f"  {file}" for file in trace.files if not file.startswith("envs/")))
+            for file in trace.files:
+                if not file.startswith("envs/"):
+                    names = [name for where, name in trace.functions if where == file]
+                    print(f"  {file}" + (f": {', '.join(names)}" if arguments.functions else ""))
 
 
 if __name__ == "__main__":

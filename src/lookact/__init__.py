@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from lookact.models.vlm.loading import load_chat as load_chat
     from lookact.models.vlm.policy import ChatVLM as ChatVLM
     from lookact.models.vlm.tiny import make_tiny as make_tiny
+    from lookact.ops.advantages import discounted_returns as discounted_returns
+    from lookact.ops.advantages import gae as gae
     from lookact.ops.advantages import group_normalise as group_normalise
     from lookact.ops.advantages import leave_one_out as leave_one_out
-    from lookact.ops.kl import kl_loss as kl_loss
-    from lookact.ops.policy_loss import ppo_clip as ppo_clip
-    from lookact.ops.policy_loss import reinforce as reinforce
-    from lookact.ops.returns import discounted_returns as discounted_returns
-    from lookact.ops.returns import gae as gae
+    from lookact.ops.losses import kl_loss as kl_loss
+    from lookact.ops.losses import ppo_clip as ppo_clip
+    from lookact.ops.losses import reinforce as reinforce
     from lookact.protocols import Actor as Actor
     from lookact.protocols import Env as Env
     from lookact.protocols import Judge as Judge
@@ -82,10 +82,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "types": "Observation Decision Turn Episode EpisodeSpec Preference",
         "batch": "Batch TokenInputs",
         "protocols": "Env Actor Judge Tracker",
-        "ops.advantages": "leave_one_out group_normalise",
-        "ops.returns": "gae discounted_returns",
-        "ops.policy_loss": "reinforce ppo_clip",
-        "ops.kl": "kl_loss",
+        "ops.advantages": "leave_one_out group_normalise gae discounted_returns",
+        "ops.losses": "reinforce ppo_clip kl_loss",
         "envs.rooms.navigation": "Navigation",
         "envs.rooms.spatial_vqa": "SpatialVQA",
         "envs.tabletop.env": "Tabletop",

@@ -1,6 +1,6 @@
 import pytest
 
-from lookact.data.jsonl import append_row, drop_torn_line, finite_or_none, read_objects, read_rows
+from lookact.data.jsonl import append_row, drop_torn_line, read_objects, read_rows
 from lookact.errors import DataError
 
 
@@ -28,10 +28,6 @@ def test_a_torn_last_line_is_cut(tmp_path):
         path.write_bytes(content)
         drop_torn_line(path)
         assert path.read_bytes() == left
-
-
-def test_numbers_that_json_cannot_hold_become_null():
-    assert [finite_or_none(value) for value in (3, 0.5, float("nan"), float("inf"))] == [3, 0.5, None, None]
 
 
 def test_lines_are_read_as_they_come(tmp_path):

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from lookact.ops.advantages import (
     anchor_groups,
     bilevel_gae,
+    discounted_returns,
+    gae,
     group_centre,
     group_normalise,
     leave_one_out,
@@ -16,7 +18,6 @@ from lookact.ops.advantages import (
     turn_gae,
     zero_variance_groups,
 )
-from lookact.ops.returns import discounted_returns, gae
 
 NAN = math.nan
 RETURNS = torch.tensor([1.0, 5.0, 2.0, 7.0, 3.0])

@@ -7,9 +7,8 @@ import torch
 from scipy import stats
 
 from lookact.ops.flow import chain_times, euler_step, interpolate, sample_chain, score_chain, sde_step
-from lookact.ops.gaussian import gaussian_entropy, gaussian_kl, gaussian_logprob
-from lookact.ops.imitation import action_mse
-from lookact.ops.policy_loss import ppo_clip
+from lookact.ops.logprobs import gaussian_entropy, gaussian_kl, gaussian_logprob
+from lookact.ops.losses import action_mse, ppo_clip
 
 GRID = torch.linspace(-6, 6, 601, dtype=torch.float64)
 WIDTH = float(GRID[1] - GRID[0])

@@ -28,7 +28,7 @@ def test_lines_tell_count_and_remark(caplog, monkeypatch):
     bar = progress(range(5, 8), "training", done=4)
     with caplog.at_level(logging.INFO, "lookact"):
         for step in bar:
-            bar.note(f"reward {step}")
+            bar.remark = f"reward {step}"
     lines = [record.message for record in caplog.records]
     assert [line.split(",")[0] for line in lines] == ["training 5/7", "training 6/7", "training 7/7", "training 7/7"]
     assert lines[-1].endswith("reward 7")
@@ -43,7 +43,7 @@ def test_work_of_unknown_length(caplog):
 def test_a_terminal_shows_nested_bars_and_leaves_none_open(screen):
     outer = progress(2, "training")
     for _ in outer:
-        outer.note("reward 0.7")
+        outer.remark = "reward 0.7"
         with progress(10, "collecting") as inner:
             inner.advance(10)
     drawn = screen.getvalue()

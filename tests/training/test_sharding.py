@@ -7,7 +7,7 @@ from torch.distributed.tensor import DTensor
 from lookact.batch import Batch, TokenInputs
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.reference import AdapterReference, CopyReference
-from lookact.ops.policy_loss import reinforce
+from lookact.ops.losses import reinforce
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Sampling

@@ -9,7 +9,19 @@ import torch
 
 from lookact.algorithms.judge_training import QUERY_COLUMNS
 from lookact.errors import ConfigError, DataError
-from lookact.training.trackers import FanOut, JsonlTracker, Table, TensorBoardTracker, WandbTracker, cut_after
+from lookact.training.trackers import (
+    FanOut,
+    JsonlTracker,
+    Table,
+    TensorBoardTracker,
+    WandbTracker,
+    cut_after,
+    finite_or_none,
+)
+
+
+def test_numbers_that_json_cannot_hold_become_null():
+    assert [finite_or_none(value) for value in (3, 0.5, float("nan"), float("inf"))] == [3, 0.5, None, None]
 
 
 def test_each_call_is_one_line_readable_at_once(tmp_path):

@@ -16,7 +16,7 @@ from lookact.data.lerobot.read import Demonstration
 from lookact.data.row_file import RowFile
 from lookact.errors import DataError
 from lookact.models.vla.policy import VLA
-from lookact.ops.imitation import action_mse
+from lookact.ops.losses import action_mse
 from lookact.ops.masked import Metrics
 from lookact.seeding import torch_rng
 

@@ -16,17 +16,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.batch import ActorCriticOutput, ControlInputs, to_device
 from lookact.models.actor_critic import FrozenPolicy
-from lookact.ops.masked import masked_mean
-from lookact.ops.moments import RunningMoments, sums
-from lookact.ops.returns import gae
-from lookact.ops.value_loss import explained_variance
+from lookact.ops.advantages import gae
+from lookact.ops.losses import explained_variance
+from lookact.ops.masked import RunningMoments, masked_mean, sums
 from lookact.protocols import VectorEnvLike
 from lookact.rollout.vector_rollout import Rollout, collect_rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
-from lookact.training.distributed import all_reduce_sum, gather, rank, sum_by_name, unsharded, world_size
+from lookact.training.distributed import (
+    all_reduce_sum,
+    gather,
+    mean_over_processes,
+    rank,
+    sum_by_name,
+    unsharded,
+    world_size,
+)
 from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.types import PlanEpisode
 

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.sequences import TokenSequences
 from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.rewards.intrinsic import IntrinsicRewards
+from lookact.training.distributed import mean_over_processes
 
 Actions = NDArray[np.float32]
 Shape = tuple[int, int, int]

@@ -12,13 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.models.vla.encoders import initialise
-from lookact.ops.masked import masked_mean
-from lookact.ops.moments import RunningMoments, sums
+from lookact.ops.masked import RunningMoments, masked_mean, sums
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import torch_rng
-from lookact.training.distributed import all_reduce_sum, sum_gradients, world_size
+from lookact.training.distributed import all_reduce_sum, mean_over_processes, sum_gradients, world_size
 
 FEATURES = 32
 STEPS = 8

@@ -18,7 +18,7 @@ from lookact.data.jsonl import append_row
 from lookact.data.packing import Segment, micro_batches, shuffled, to_segments
 from lookact.models.vlm.loading import save_chat
 from lookact.models.vlm.policy import ChatVLM
-from lookact.ops.imitation import nll
+from lookact.ops.losses import nll
 from lookact.ops.masked import Metrics
 from lookact.protocols import Task
 from lookact.seeding import derive
@@ -164,7 +164,7 @@ def fit(
         loss, _ = accumulate(mine, sft_loss(policy), lambda b: b.mask.sum())
         sum_gradients(policy.parameters())
         metrics = clip_and_step(optimizer, policy.parameters(), max_norm=1.0, guard=guard, loss=loss)
-        bar.note(f"loss {loss:.3f}")
+        bar.remark = f"loss {loss:.3f}"
         report({"loss/sft": loss, **metrics}, step)
 
 

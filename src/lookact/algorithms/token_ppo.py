@@ -19,13 +19,11 @@ from lookact.algorithms.vlm import NoReference, Reference, reference_logprobs
 from lookact.batch import Batch, TokenInputs, to_device
 from lookact.data.packing import ImageEncoder, Segment, buckets, collate, to_segments
 from lookact.models.vlm.policy import ChatVLM
-from lookact.ops.advantages import bilevel_gae, monte_carlo, turn_gae
-from lookact.ops.kl import k1
+from lookact.ops.advantages import bilevel_gae, gae, monte_carlo, turn_gae
+from lookact.ops.losses import explained_variance, k1
 from lookact.ops.masked import Metrics, masked_mean, whiten
 from lookact.ops.mismatch import MismatchGate, MismatchLimits, importance_weights
-from lookact.ops.returns import gae
-from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss
-from lookact.training.distributed import all_reduce_sum, in_step, sum_by_name, world_size
+from lookact.training.distributed import all_reduce_sum, in_step
 from lookact.types import Episode
 
 Method = Literal["monte_carlo", "gae", "turn", "bilevel"]
@@ -292,25 +290,3 @@ def critic_metrics(tensors: EpisodeTensors, advantages: Tensor) -> Metrics:
         "policy/value": masked_mean(tensors.values, tensors.mask),
         "policy/return": masked_mean(returns, tensors.mask),
     }
-
-
-def value_loss(
-    values: Tensor | None,
-    old_values: Tensor,
-    returns: Tensor,
-    mask: Tensor,
-    *,
-    kind: Literal["clipped", "huber"],
-    clip: float,
-) -> tuple[Tensor, Metrics]:
-    """The critic's loss over the counted units: clipped to `clip` around the old values, or linear beyond it."""
-    assert values is not None, "the critic has no value head"
-    if kind == "clipped":
-        return clipped_value_loss(values, old_values, returns, mask, clip=clip)
-    return huber_value_loss(values, returns, mask, delta=clip)
-
-
-def mean_over_processes(metrics: Metrics) -> dict[str, float]:
-    """Each number's mean over the processes."""
-    total = sum_by_name({name: float(value) for name, value in metrics.items()})
-    return {name: value / world_size() for name, value in total.items()}

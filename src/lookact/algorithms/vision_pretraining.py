@@ -77,7 +77,7 @@ def train_encoder(
         loss, parts = accumulate([mine] if mine else [], loss_of, len)
         sum_gradients(learned)
         metrics = clip_and_step(optimizer, learned, max_norm=1.0, guard=guard, loss=loss)
-        bar.note(f"loss {loss:.3f}")
+        bar.remark = f"loss {loss:.3f}"
         report({"loss/vision": loss, **parts, **metrics}, step)
 
 

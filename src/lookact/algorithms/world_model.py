@@ -15,7 +15,7 @@ from torch import Tensor
 from lookact.data.sequences import Recording, TokenSequences, concat, stack_history
 from lookact.models.world_model.model import WorldModel, WorldModelInputs, mean_logits
 from lookact.models.world_model.vq import MultiScaleVQ
-from lookact.ops.imitation import gaussian_nll
+from lookact.ops.losses import gaussian_nll
 from lookact.ops.masked import masked_mean
 from lookact.rewards.intrinsic import IntrinsicRewards, UncertaintyKind, intrinsic_rewards, uncertainty
 from lookact.seeding import numpy_rng, torch_rng
@@ -60,7 +60,7 @@ def fit_tokenizer(
             torch.nn.utils.clip_grad_norm_(vq.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-            bar.note(f"psnr {float(metrics['psnr']):.1f}")
+            bar.remark = f"psnr {float(metrics['psnr']):.1f}"
         vq.requires_grad_(False)
         temporary = folder.with_name(TEMPORARY + folder.name)
         write_weights(vq, temporary)

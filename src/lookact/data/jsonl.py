@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -61,14 +60,6 @@ def drop_torn_line(path: Path) -> None:
     """Cut what a killed process left of a last line."""
     if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
         path.write_bytes(content[: content.rfind(b"\n") + 1])
-
-
-def finite_or_none(value: Any) -> float | None:
-    """A number that JSON can hold; what is not finite becomes null."""
-    if isinstance(value, int):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 def _parsed(line: bytes) -> Any:

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from lookact.batch import ActorCriticOutput, ActorOutput, ControlInputs, Scores
 from lookact.errors import ConfigError
-from lookact.ops.gaussian import gaussian_entropy, gaussian_logprob
+from lookact.ops.logprobs import gaussian_entropy, gaussian_logprob
 
 
 def draw(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lookact.ops.flow import euler_step, interpolate, sample_chain, sample_flow_times, score_chain, sde_step
-from lookact.ops.imitation import action_mse
+from lookact.ops.losses import action_mse
 from lookact.ops.masked import Metrics
 
 FREQUENCIES = 16

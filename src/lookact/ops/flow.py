@@ -72,7 +72,7 @@ def sample_chain(step: Step, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def score_chain(step: Step, chain: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and log-std (b, K + 1, n) of each part of a stored chain given the one before, all steps in one pass.
 
-    `ops.gaussian` takes the log-prob, entropy and KL divergence from there: summed over parts, they are the chain's.
+    `ops.logprobs` takes the log-prob, entropy and KL divergence from there: summed over parts, they are the chain's.
     """
     before, steps = chain[:, :-1], chain.shape[1] - 1
     times = chain_times(steps, chain.device).repeat(len(chain))

@@ -1,4 +1,6 @@
-"""From logits to tokens, log-probabilities and entropies: one filter for sampling and for scoring.
+"""Log-probabilities and entropies of units: of tokens under logits, of actions under diagonal Gaussians.
+
+One filter for sampling tokens and for scoring them.
 
 A ratio of probabilities is right only if the sampler and the learner mean the same distribution. Temperature,
 banned ids, top-k and top-p are therefore applied by one function, `adjust_logits`, on both sides.
@@ -6,12 +8,15 @@ banned ids, top-k and top-p are therefore applied by one function, `adjust_logit
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 NEVER = float("-inf")
+LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
 def output_logits(hidden: Tensor, weight: Tensor) -> Tensor:
@@ -131,3 +136,24 @@ def sample_tokens(logits: Tensor, uniforms: Tensor | None) -> Tensor:
     # a parallel scan need not be monotone to the last bit, and could step onto an impossible token
     possible = mass.gather(-1, picked) > 0
     return torch.where(possible, picked, mass.argmax(dim=-1, keepdim=True)).squeeze(-1)
+
+
+# ---- diagonal Gaussians over action vectors: axes (..., a), results (...)
+
+
+def gaussian_logprob(actions: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Log-density (...) of actions (..., a); log_std (..., a) or (a,)."""
+    scaled = (actions - mean) * (-log_std).exp()
+    return (-0.5 * scaled.square() - log_std - 0.5 * LOG_TWO_PI).sum(dim=-1)
+
+
+def gaussian_entropy(log_std: Tensor) -> Tensor:
+    """Entropy (...) in nats of log_std (..., a)."""
+    return (log_std + 0.5 * (1.0 + LOG_TWO_PI)).sum(dim=-1)
+
+
+def gaussian_kl(mean: Tensor, log_std: Tensor, ref_mean: Tensor, ref_log_std: Tensor) -> Tensor:
+    """KL (...) of the first Gaussian from the second, exact."""
+    spread = (2.0 * (log_std - ref_log_std)).exp()
+    shift = ((mean - ref_mean) * (-ref_log_std).exp()).square()
+    return (ref_log_std - log_std + 0.5 * (spread + shift - 1.0)).sum(dim=-1)

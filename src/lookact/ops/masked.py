@@ -1,12 +1,13 @@
-"""Reductions over the units that count.
+"""Statistics of the units that count: masked reductions, and running moments of vectors.
 
-Every function here picks the counted entries BEFORE it does arithmetic on them, so that whatever stands
+Every masked function picks the counted entries BEFORE it does arithmetic on them, so that whatever stands
 outside the mask (padding, NaN, infinity) reaches neither the value nor the gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,3 +84,51 @@ def whiten(
     deviation = (total(float(centred.square().sum())) / count) ** 0.5
     whitened: Tensor = (centred / (deviation + eps)).to(x.dtype)
     return whitened
+
+
+# ---- running moments
+
+
+class RunningMoments:
+    """Mean and deviation of all vectors (s,) seen so far, merged part by part (Chan, Golub and LeVeque, 1979).
+
+    In float64. Before anything is seen the mean is 0 and the deviation 1."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0.0
+        self.mean = torch.zeros(size, dtype=torch.float64)
+        self.spread = torch.zeros(size, dtype=torch.float64)
+        """Summed squares of the distances from the mean."""
+
+    def merge(self, count: float, total: Tensor, squares: Tensor) -> None:
+        """`count` more vectors with their sum (s,) and the sum of their squares (s,), as any number of parts gave them.
+
+        Sums are of float64: in float32 the squares of numbers far from 0 would cancel.
+        """
+        if count <= 0:
+            return
+        mean = total / count
+        gap, joint = mean - self.mean, self.count + count
+        self.spread = (
+            self.spread + (squares - count * mean.square()).clamp_min(0) + gap.square() * self.count * count / joint
+        )
+        self.mean = self.mean + gap * count / joint
+        self.count = joint
+
+    @property
+    def deviation(self) -> Tensor:
+        """(s,) standard deviation; 1 where nothing was seen or nothing varies."""
+        found = (self.spread / max(self.count, 1.0)).sqrt()
+        return torch.where(found > 0, found, torch.ones_like(found))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "mean": self.mean, "spread": self.spread}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count, self.mean, self.spread = float(state["count"]), state["mean"], state["spread"]
+
+
+def sums(x: Tensor) -> tuple[float, Tensor, Tensor]:
+    """How many vectors x (n, s) holds, their sum (s,) and the sum of their squares (s,), in float64."""
+    wide = x.double()
+    return float(len(x)), wide.sum(dim=0), wide.square().sum(dim=0)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lookact.errors import TokenMismatch
-from lookact.ops.kl import bounded_ratio, k1, k3
+from lookact.ops.losses import bounded_ratio, k1, k3
 from lookact.ops.masked import Metrics, masked_max, masked_mean, masked_sum, zero_outside
 
 Level = Literal["none", "token", "sequence", "geometric"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lookact.ops.gaussian import LOG_TWO_PI
+from lookact.ops.logprobs import LOG_TWO_PI
 from lookact.ops.masked import Metrics
 
 

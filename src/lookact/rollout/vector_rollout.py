@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookact.batch import ActorOutput, ControlInputs
-from lookact.ops.gaussian import gaussian_logprob
+from lookact.ops.logprobs import gaussian_logprob
 from lookact.protocols import ControlPolicy, EnvPart, VectorEnvLike
 from lookact.types import PlanEpisode, VectorObservation, VectorStep
 

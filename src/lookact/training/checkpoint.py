@@ -22,11 +22,11 @@ import yaml
 from torch import nn
 
 from lookact.config.aliases import renew_metrics
-from lookact.data.jsonl import finite_or_none
 from lookact.errors import ConfigError, DataError
 from lookact.protocols import Stateful
 from lookact.training.atomic_io import TEMPORARY, discard, is_disk_full, link_tree, place, sync_tree, write_text
 from lookact.training.run_files import write_origin
+from lookact.training.trackers import finite_or_none
 from lookact.training.weights import (
     Weights,
     check_fit,

@@ -122,6 +122,12 @@ def sum_by_name(values: Mapping[str, float]) -> dict[str, float]:
     return {name: sum(one.get(name, 0.0) for one in gathered) for name in names}
 
 
+def mean_over_processes(metrics: Mapping[str, float | Tensor]) -> dict[str, float]:
+    """Each number's mean over the processes."""
+    total = sum_by_name({name: float(value) for name, value in metrics.items()})
+    return {name: value / world_size() for name, value in total.items()}
+
+
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
     """Add up each gradient over processes, in place: right for losses divided by the count over all of them.
 

@@ -29,6 +29,7 @@ class Progress(Generic[T]):
         self.work, self.label, self.done, self.first = work, label, done, done
         self.total = done + len(work) if isinstance(work, Sized) else None
         self.remark = ""
+        """A few words to show beside the count, such as the newest reward: drawn with the next advance."""
         self.display: bars.Progress | None = None
 
     def __enter__(self) -> Progress[T]:
@@ -59,15 +60,9 @@ class Progress(Generic[T]):
         """`count` more are done."""
         self.done += count
         if self.display is not None:
-            self.display.update(self.task, completed=self.done)
+            self.display.update(self.task, completed=self.done, remark=self.remark)
         elif time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self._write_line()
-
-    def note(self, remark: str) -> None:
-        """A few words to show beside the count, such as the newest reward."""
-        self.remark = remark
-        if self.display is not None:
-            self.display.update(self.task, remark=remark)
 
     def _write_line(self) -> None:
         self.last_line = time.monotonic()

@@ -111,7 +111,7 @@ class Run:
         self.tracker.log(metrics, step)
         self._logged = metrics
         if show is not None and self.bar is not None:
-            self.bar.note(f"{show} {float(metrics[show]):.4g}")
+            self.bar.remark = f"{show} {float(metrics[show]):.4g}"
 
     def save(
         self,

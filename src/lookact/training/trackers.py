@@ -7,6 +7,7 @@ import errno
 import html
 import io
 import json
+import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PILImage
 
-from lookact.data.jsonl import finite_or_none
 from lookact.errors import ConfigError, DataError, TrainingStopped
 from lookact.protocols import Tracker
 from lookact.text.file_names import file_name
@@ -43,6 +43,14 @@ def _step_of(line: str, path: Path, number: int) -> int:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path}:{number} is not a line of metrics: mend or remove it, then resume") from None
+
+
+def finite_or_none(value: Any) -> float | None:
+    """A number that JSON can hold; what is not finite becomes null."""
+    if isinstance(value, int):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 class JsonlTracker:

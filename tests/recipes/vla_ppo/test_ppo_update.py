@@ -21,7 +21,7 @@ from lookact.batch import ActorOutput, ControlInputs
 from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.models.actor_critic import FrozenPolicy, score
 from lookact.models.flow_head import FlowHead
-from lookact.ops.moments import RunningMoments
+from lookact.ops.masked import RunningMoments
 from lookact.recipes.vla_ppo.train import ppo_loss, ppo_update
 from lookact.rollout.vector_rollout import EpisodeStats, Rollout
 from lookact.seeding import derive

@@ -12,7 +12,7 @@ from lookact.algorithms.vlm import Reference, open_reference
 from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
-from lookact.ops.kl import AdaptiveKL
+from lookact.ops.losses import AdaptiveKL
 from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.ppo.config import Config
 from lookact.rewards.answer import answer_score, format_fault, turn_taken

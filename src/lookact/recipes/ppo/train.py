@@ -22,25 +22,22 @@ from lookact.algorithms.token_ppo import (
     MicroBatch,
     apply_kl_penalty,
     critic_metrics,
-    mean_over_processes,
     mismatch_weights,
     pack_minibatches,
     scatter_advantages,
     score_units,
     token_advantages,
-    value_loss,
 )
 from lookact.batch import Scores
-from lookact.ops.kl import k3, kl_loss
+from lookact.ops.losses import entropy_bonus, k3, kl_loss, ppo_clip, value_loss
 from lookact.ops.masked import Metrics
 from lookact.ops.mismatch import ANYTHING
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
 from lookact.protocols import Task
 from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
 from lookact.recipes.ppo.learner import Learner, limits_of, make_learner, make_rewards, set_rates
 from lookact.seeding import numpy_rng
-from lookact.training.distributed import sum_gradients
+from lookact.training.distributed import mean_over_processes, sum_gradients
 from lookact.training.evaluation import rollout_metrics, show_episodes
 from lookact.training.optim import (
     WeightedSum,
@@ -217,7 +214,8 @@ def ppo_loss(
 ) -> tuple[Tensor, Metrics]:
     """Clipped surrogate + coef · value loss − entropy_coef · entropy + kl_coef · KL, means over the counted tokens."""
     learn, mask = cfg.learn, micro.batch.mask
-    value, _ = value_loss(values, micro.old_values, micro.returns, mask, kind=cfg.critic.loss, clip=cfg.critic.clip)
+    assert values is not None, "the critic has no value head"
+    value = value_loss(values, micro.old_values, micro.returns, mask, kind=cfg.critic.loss, clip=cfg.critic.clip)
     if not acts:
         return value, {"loss/value": value.detach()}
     surrogate, stats = ppo_clip(

@@ -16,7 +16,7 @@ from lookact.batch import TokenInputs
 from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
 from lookact.models.vlm.reference import CopyReference
-from lookact.ops.kl import AdaptiveKL
+from lookact.ops.losses import AdaptiveKL
 from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.rloo.config import Config
 from lookact.training.distributed import shard_policy

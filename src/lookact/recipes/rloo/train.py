@@ -31,10 +31,9 @@ from lookact.algorithms.rollouts import Rollouts, open_rollouts, staleness_of, s
 from lookact.algorithms.sft import measured_start, supervised_start
 from lookact.batch import Batch, Scores, TokenInputs
 from lookact.data.packing import micro_batches
-from lookact.ops.kl import k1, k2, k3, kl_loss
+from lookact.ops.losses import aggregation_weights, cispo, entropy_bonus, gspo, k1, k2, k3, kl_loss, ppo_clip
 from lookact.ops.masked import Metrics
 from lookact.ops.mismatch import ANYTHING, MismatchGate, importance_weights
-from lookact.ops.policy_loss import aggregation_weights, cispo, entropy_bonus, gspo, ppo_clip
 from lookact.protocols import Task
 from lookact.recipes.rloo.config import KL, Config, Learn
 from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy

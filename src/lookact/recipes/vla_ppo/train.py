@@ -20,15 +20,13 @@ from lookact.algorithms.control_groups import Groups, group_advantages
 from lookact.algorithms.keypoint_pretraining import pretrain_keypoints
 from lookact.algorithms.novelty import open_novelty
 from lookact.algorithms.supervised_phase import supervised_phase
-from lookact.algorithms.token_ppo import mean_over_processes
 from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA
-from lookact.ops.gaussian import gaussian_kl
+from lookact.ops.logprobs import gaussian_kl
+from lookact.ops.losses import entropy_bonus, ppo_clip, value_loss
 from lookact.ops.masked import masked_mean, whiten
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.ops.value_loss import value_loss
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import evaluate, final_reports, validate
@@ -40,6 +38,7 @@ from lookact.training.distributed import (
     all_reduce_sum,
     barrier,
     is_main,
+    mean_over_processes,
     shard_control_policy,
     sum_by_name,
     sum_gradients,

@@ -38,7 +38,7 @@ from lookact.algorithms.world_model_evaluation import (
     prediction_error,
     task_numbers,
 )
-from lookact.data.jsonl import append_row, finite_or_none
+from lookact.data.jsonl import append_row
 from lookact.data.lerobot.video import write_video
 from lookact.data.sequences import Recording, TokenSequences
 from lookact.envs.testbeds.noisy_tv import noise_in_view
@@ -78,7 +78,7 @@ from lookact.training.evaluation import (
     step_name,
 )
 from lookact.training.run import Run
-from lookact.training.trackers import cut_after
+from lookact.training.trackers import cut_after, finite_or_none
 from lookact.types import Episode, Image
 
 REPORTS = "reports.json"

@@ -20,10 +20,8 @@ from lookact.algorithms.exploration import noise_share, reward_metrics
 from lookact.data.sequences import TokenSequences, concat
 from lookact.models.actor_critic import score
 from lookact.models.world_model.model import WorldModel, mean_logits
-from lookact.ops.imitation import token_accuracy
+from lookact.ops.losses import entropy_bonus, ppo_clip, token_accuracy, value_loss
 from lookact.ops.masked import Metrics, whiten
-from lookact.ops.policy_loss import entropy_bonus, ppo_clip
-from lookact.ops.value_loss import value_loss
 from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.ops.value_loss import clipped_value_loss, explained_variance, huber_value_loss, value_loss
+from lookact.ops.losses import clipped_value_loss, explained_variance, huber_value_loss, value_loss
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]]).bool()

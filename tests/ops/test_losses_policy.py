@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.ops.policy_loss import aggregation_weights, cispo, entropy_bonus, gspo, ppo_clip, reinforce
+from lookact.ops.losses import aggregation_weights, cispo, entropy_bonus, gspo, ppo_clip, reinforce
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]]).bool()

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.moments import RunningMoments, sums
+from lookact.ops.masked import RunningMoments, sums
 
 
 @given(cuts=st.lists(st.integers(0, 40), max_size=4), offset=st.sampled_from([0.0, 1e3]), seed=st.integers(0, 99))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.kl import AdaptiveKL, bounded_ratio, k1, k2, k3, kl_loss
+from lookact.ops.losses import AdaptiveKL, bounded_ratio, k1, k2, k3, kl_loss
 
 NAN, INF = math.nan, math.inf
 POLICY = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)

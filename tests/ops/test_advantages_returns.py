@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.returns import credit_rewards, discounted_returns, gae
+from lookact.ops.advantages import credit_rewards, discounted_returns, gae
 
 NAN = math.nan
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lookact.ops.imitation import action_mse, gaussian_nll, nll, token_accuracy
+from lookact.ops.losses import action_mse, gaussian_nll, nll, token_accuracy
 
 NAN, INF = math.nan, math.inf
 MASK = torch.tensor([[1, 1], [1, 0], [0, 0]]).bool()

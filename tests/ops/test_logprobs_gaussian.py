@@ -3,7 +3,7 @@ import math
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from lookact.ops.gaussian import gaussian_entropy, gaussian_kl, gaussian_logprob
+from lookact.ops.logprobs import gaussian_entropy, gaussian_kl, gaussian_logprob
 
 
 def draw(*shape, seed):
