@@ -24,7 +24,7 @@ from lookact.cli import main as lookact
 from lookact.envs.tabletop import experts
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
 from lookact.recipes.world_duel.config import EnvConfig
-from lookact.recipes.world_duel.data import env_maker
+from lookact.recipes.world_duel.f1.environments import env_maker
 from lookact.seeding import derive, numpy_rng
 from lookact.training.evaluation import make_report
 

@@ -23,12 +23,13 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from lookact.algorithms.vlm import NoReference, lora_of, open_reference
+from lookact.algorithms.vlm import lora_of
 from lookact.algorithms.vlm_settings import Model
 from lookact.data.packing import collate
 from lookact.models.vlm.families.qwen import tiny_images
 from lookact.models.vlm.loading import add_lora
 from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.reference import open_reference
 from lookact.models.vlm.tiny import TinySpec
 from lookact.planning.architectures import Vocabulary
 from lookact.planning.report import table
@@ -155,7 +156,7 @@ def learn(step: TokenStep) -> None:
     for _ in range(STEPS):
         scores = policy.evaluate(batch.inputs)
         loss = scores.logprobs.mean() + 0.0 * scores.entropy.mean()
-        if not isinstance(reference, NoReference):
+        if reference is not None:
             loss = loss + (scores.logprobs - reference.evaluate(batch.inputs).logprobs).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         sum_gradients(policy.parameters())

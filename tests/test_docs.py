@@ -157,7 +157,7 @@ PREFIXES = "rollout|policy|loss|optim|reward|judge|world|eval|time|seeing"
 NAV_SOURCES = ("recipes/rloo/*.py", "algorithms/vision_pretraining.py", "algorithms/sft.py", "training/optim.py")
 
 
-@pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo", "pref-sac"])
+@pytest.mark.parametrize("recipe", ["nav-rloo", "vla-ppo", "pref-sac", "world-duel"])
 def test_every_setting_is_explained_as_its_help_does(recipe):
     text = RECIPE_PAGES[recipe].read_text(encoding="utf-8")
     rows = [f"| `{leaf.name}` | {leaf.type} | {leaf.help} |" for leaf in settings(load_settings(recipe).Config)]

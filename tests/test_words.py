@@ -44,8 +44,8 @@ TWO_MEANINGS = {
 """Names that meant several things, or nothing to others, and what to call them."""
 
 
-OTHER_RANGE = {"task", "reference", "kind", "hidden"}
-"""One meaning, other values by recipe: a task's name, a reference, the kind of a group, layer widths."""
+OTHER_RANGE = {"task", "reference", "kind", "hidden", "control"}
+"""One meaning, other values by recipe: a task's name, a reference, the kind of a group, layer widths, actions."""
 
 
 def leaves(recipe: str):

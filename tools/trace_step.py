@@ -1,7 +1,8 @@
 """tools/trace_step.py [RECIPE ...]: the files that one learning step of a recipe visits, in order of first visit.
 
 Runs each recipe's debug preset and profiles one step of its last loop, the last but one: evaluation and checkpoint come
-after the last. Files under envs/ (the worlds) are counted apart. `--markdown` prints the table of docs/architecture.md.
+after the last. Files under envs/ (the worlds) are counted apart, and so are those of the model, its text and its
+sampler. `--markdown` prints the table of docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from lookact.cli import main
 from lookact.training.run import Run
 
 PACKAGE = Path(lookact.__file__).parent
+MODEL = ("models/", "rollout/samplers/", "text/")
+"""Folders of networks, and of what turns observations into tokens and back."""
 WORDS: dict[str, list[str]] = {
     "nav-rloo": ["--evaluation.every", "99"],
-    "vqa-ppo": ["--evaluation.every", "99"],
-    "vla-ppo": ["--evaluation.every", "99"],
+    "vqa-ppo": ["--evaluation.every", "99", "--critic.warmup", "0"],
+    "vla-ppo": ["--evaluation.every", "99", "--learn.critic_warmup", "0"],
     "pref-sac": ["--judge.kind", "oracle", "--evaluation.every", "99"],
     "world-duel": [],
 }
-"""Settings that leave evaluation out of the step."""
+"""Settings that leave evaluation out of the step, and a critic's warm-up, in which no policy learns."""
 
 
 @dataclass
@@ -96,10 +99,10 @@ def trace_recipe(recipe: str, number: int) -> Trace:
 
 
 def counts(trace: Trace) -> tuple[int, int, int, int]:
-    """Files in all; files, functions and file changes outside the worlds."""
+    """Files in all; files outside the worlds, how many of them are the model and its sampler, functions outside."""
     outside = [file for file in trace.files if not file.startswith("envs/")]
     functions = [name for file, name in trace.functions if not file.startswith("envs/")]
-    return len(trace.files), len(outside), len(functions), trace.switches
+    return len(trace.files), len(outside), sum(file.startswith(MODEL) for file in outside), len(functions)
 
 
 def run() -> None:
@@ -111,14 +114,18 @@ def run() -> None:
     arguments = parser.parse_args()
     traces = {recipe: trace_recipe(recipe, arguments.step) for recipe in arguments.recipes or WORDS}
     if arguments.markdown:
-        print("| one learning step | files | outside `envs/` | functions there |\n|---|---|---|---|")
+        print(
+            "| one learning step | files | outside `envs/` | of these model and sampler | functions outside `envs/` |"
+        )
+        print("|---|---|---|---|---|")
     for recipe, trace in traces.items():
-        files, outside, functions, switches = counts(trace)
+        files, outside, model, functions = counts(trace)
         if arguments.markdown:
-            print(f"| {recipe} | {files} | {outside} | {functions} |")
+            print(f"| {recipe} | {files} | {outside} | {model} | {functions} |")
         else:
             print(
-                f"\n{recipe}: {files} files, {outside} outside envs/, {functions} functions there, {switches} changes"
+                f"\n{recipe}: {files} files, {outside} outside envs/ ({model} of model and sampler), "
+                f"{functions} functions there, {trace.switches} changes"
             )
             for file in trace.files:
                 if not file.startswith("envs/"):

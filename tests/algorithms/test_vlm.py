@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from lookact.algorithms import vlm as chat_model
-from lookact.algorithms.vlm import NoReference, open_chat, open_reference, template_of
+from lookact.algorithms.vlm import open_chat, template_of
 from lookact.algorithms.vlm_settings import Model
 from lookact.models.vlm.loading import load_chat
-from lookact.models.vlm.reference import AdapterReference, CopyReference
+from lookact.models.vlm.reference import AdapterReference, CopyReference, open_reference
 
 SMALL = Model(hidden=64, layers=1, vision_hidden=32, vision_depth=1)
 
@@ -75,13 +75,7 @@ def test_a_script_writes_the_tokens_of_a_picture(chat):
 
 def test_references_are_of_the_kind_that_was_asked_for(chat, tiny_folder):
     adapted = opened(None, Model(source=str(tiny_folder), lora_rank=2))
-    assert isinstance(open_reference(chat, "none"), NoReference)
+    assert open_reference(chat, "none") is None
     assert isinstance(open_reference(chat, "frozen"), CopyReference)
     assert isinstance(open_reference(adapted, "frozen"), AdapterReference)
     assert isinstance(open_reference(adapted, "ema"), CopyReference)
-
-
-def test_nothing_to_stay_close_to_has_nothing_to_remember():
-    nothing = NoReference()
-    nothing.load_state_dict(nothing.state_dict())
-    assert nothing.state_dict() == {}

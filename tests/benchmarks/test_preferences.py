@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks.preferences import EPISODES, SOURCES, row_of, table_of, words_of
+from benchmarks.preferences import EPISODES, SOURCES, RewardJudge, row_of, table_of, variants_table, words_of
+from lookact.algorithms.judge_training import LabelledImages, measure_judge
 from lookact.cli.recipes import load_settings
 from lookact.config import override
 
@@ -15,7 +17,8 @@ def test_every_run_of_the_record_has_settings_that_the_recipe_knows(task, source
     cfg = override(
         load_settings("pref-sac").PRESETS[preset], [word for word in words if word not in ("--preset", preset)]
     )
-    assert cfg.env.task == f"{task}-v3"
+    assert cfg.env.task == f"{task.removesuffix('-fixed')}-v3"
+    assert cfg.env.fixed_start == task.endswith("-fixed")
     assert cfg.seed == 1
     rounds = (
         1 + (cfg.learn.episodes - cfg.learn.random_episodes - cfg.learn.unsupervised_episodes) // cfg.feedback.every
@@ -45,3 +48,17 @@ def test_seeds_are_added_up_and_labels_counted_where_they_were_decided(tmp_path)
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     # 15 of 20: Wilson's interval by hand is 0.531 to 0.888
     assert cells[2:] == ["1, 2", "50%, 100%", "75% [53%, 89%]", "10, 20", "50%, 50%"]
+
+
+def test_a_reward_in_the_order_of_the_truth_is_right_on_every_pair_and_one_in_reverse_on_none(tmp_path):
+    images = np.arange(40, dtype=np.uint8)[:, None, None, None].repeat(3, axis=3)
+    data = LabelledImages(images, np.arange(40.0), np.zeros((40, 1), np.float32))
+    found = {}
+    for name, sign in (("with", 1.0), ("against", -1.0)):
+        judge = RewardJudge({image.tobytes(): sign * number for number, image in enumerate(images)})
+        found[name] = measure_judge(judge, data, "", pairs=100, seed=0, folder=tmp_path)
+    assert found["with"]["clear"]["accuracy"] == 1.0
+    assert found["against"]["clear"]["accuracy"] == 0.0
+    lines = variants_table({"run": found}).splitlines()
+    assert lines[1].count("|") == lines[0].count("|") == lines[2].count("|")
+    assert [line.split("|")[-3].strip().split()[0] for line in lines[2:]] == ["100%", "0%"]

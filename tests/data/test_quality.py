@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from lookact.data.quality import judge_quality, summarise
+from chat_episodes import ARRIVED, BROKEN, LOST, OUTCOME
+from lookact.data.quality import episode_numbers, judge_quality, summarise
 from lookact.types import Decision, Episode, Observation, Turn
 
 MOVE = '{"rotation_angle_degrees": 1, "forward_meters": 2}'
@@ -78,3 +79,11 @@ def test_summary_counts_turns_episodes_and_reasons():
 def test_summary_of_nothing():
     summary = summarise([])
     assert (summary.episodes, summary.dropout_rate, summary.reasons) == (0, 0.0, {})
+
+
+def test_each_episode_counts_once_whatever_became_of_it() -> None:
+    numbers = {name: values.tolist() for name, values in episode_numbers([ARRIVED, LOST, BROKEN], OUTCOME).items()}
+    assert numbers == {
+        "success_rate": [1.0, 0.0, 0.0], "spl": [0.5, 0.0, 0.0], "turns": [2.0, 2.0, 0.0], "return": [1.25, 0.0, 0.0],
+        "valid_action_rate": [1.0, 0.5, 0.0], "error_rate": [0.0, 0.0, 1.0], "tokens": [8.0, 8.0, 0.0],
+    }  # fmt: skip

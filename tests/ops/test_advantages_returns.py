@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookact.ops.advantages import credit_rewards, discounted_returns, gae
+from lookact.ops.advantages import credit_rewards, discounted_returns, gae, lambda_returns
 
 NAN = math.nan
 
@@ -178,3 +178,32 @@ def test_shapes_that_would_broadcast_raise():
         gae(x, x, ~mask, mask, gamma=1.0, lam=1.0, last_values=torch.zeros(2, 1))
     with pytest.raises(ValueError, match="go together"):
         gae(x, x, ~mask, mask, gamma=1.0, lam=1.0, last_values=torch.zeros(2), truncated=mask)
+
+
+def test_lambda_returns_by_hand():
+    rewards, discounts, values = row(1.0, 0.0, 2.0), row(0.5, 1.0, 0.5), row(4.0, 2.0, 8.0)
+    # the last: 2 + 0.5·8; before it: 0 + 1·(0.75·2 + 0.25·6); the first: 1 + 0.5·(0.75·4 + 0.25·3)
+    assert lambda_returns(rewards, discounts, values, lam=0.25).tolist() == [[2.875, 3.0, 6.0]]
+
+
+def test_lambda_zero_looks_one_step_ahead_and_one_to_the_end():
+    rewards, values = draw(3, 5, seed=1), draw(3, 5, seed=2)
+    discounts = torch.full_like(rewards, 0.9)
+    torch.testing.assert_close(lambda_returns(rewards, discounts, values, lam=0.0), rewards + 0.9 * values)
+    powers = 0.9 ** torch.arange(6, dtype=torch.float64)
+    whole = (rewards * powers[:5]).sum(dim=1) + powers[5] * values[:, -1]
+    torch.testing.assert_close(lambda_returns(rewards, discounts, values, lam=1.0)[:, 0], whole)
+
+
+def test_lambda_returns_are_gae_and_values_where_nothing_ends():
+    rewards, values, last = draw(2, 6, seed=3), draw(2, 6, seed=4), draw(2, seed=5)
+    counts = torch.ones(2, 6, dtype=torch.bool)
+    advantages = gae(rewards, values, ~counts, counts, gamma=0.9, lam=0.7, last_values=last)
+    after = torch.cat([values[:, 1:], last[:, None]], dim=1)
+    found = lambda_returns(rewards, torch.full_like(rewards, 0.9), after, lam=0.7)
+    torch.testing.assert_close(found, advantages + values)
+
+
+def test_what_comes_after_a_certain_end_does_not_count():
+    found = lambda_returns(row(1.0, 5.0, 5.0), row(0.0, 0.9, 0.9), row(7.0, 7.0, 7.0), lam=0.95)
+    assert found[0, 0].item() == 1.0

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from lookact.errors import ConfigError
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale, intrinsic_rewards, uncertainty
 
 
@@ -46,6 +47,26 @@ def test_members_that_expect_different_things_disagree():
     # the first feature's variance is 1, the second's 0
     found = uncertainty(torch.zeros(2, 1, 1, 4), expected, ids, kind="disagreement")
     assert found.item() == pytest.approx(0.5)
+
+
+def test_learning_progress_is_what_surprise_fell_by():
+    # the true token had 1/4 and has 1/2: ln 2; of noise it had 1/4 and has 1/4
+    older = torch.zeros(1, 2, 1, 4)
+    present = torch.tensor([[3.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]).log().reshape(1, 2, 1, 4)
+    ids, nothing = torch.zeros(2, 1, dtype=torch.long), torch.zeros(1, 2, 3)
+    found = uncertainty(present, nothing, ids, kind="learning_progress", older=older)
+    assert found.tolist() == pytest.approx([math.log(2), 0.0])
+    with pytest.raises(ConfigError, match="an older world model"):
+        uncertainty(present, nothing, ids, kind="learning_progress")
+
+
+def test_a_scale_of_what_may_be_negative_is_its_mean_size():
+    scale = RewardScale()
+    ones, progress = torch.ones(3), torch.tensor([-1.0, 2.0, 3.0])
+    scale.fit(IntrinsicRewards(ones, progress, ones), torch.ones(3, dtype=torch.bool))
+    assert scale.uncertainty == pytest.approx(2.0)
+    # random actions earn 4/3, of sizes of 2: 2/3 of a unit
+    assert scale.random_reward((0.5, 3.0, 0.25)) == pytest.approx(0.5 + 3.0 * 2 / 3 + 0.25)
 
 
 def test_who_stands_alone_earns_most_by_novelty():

@@ -1,5 +1,7 @@
 """The intrinsic reward, step by step, is what whole episodes are paid."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from lookact.algorithms.world_model import sequence_rewards, tokenise
 from lookact.data.sequences import Recording
 from lookact.envs.testbeds.memory_curtain import MemoryCurtain
-from lookact.errors import EnvError
+from lookact.errors import ConfigError, EnvError
 from lookact.models.world_model.loading import build_world_model, open_tokenizer
 from lookact.models.world_model.model import WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
@@ -45,12 +47,17 @@ def episode(world_model, **options):
     return Recording(views["wrist"], views["head"], views["state"], actions, texts, mask), taken
 
 
-@pytest.mark.parametrize("kind", ["surprise", "entropy", "disagreement"])
+@pytest.mark.parametrize("kind", ["surprise", "entropy", "disagreement", "learning_progress"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_step_is_paid_as_in_a_whole_episode(world_model, kind, stride):
-    recording, taken = episode(world_model, kind=kind, stride=stride)
+    how = {"kind": kind, "stride": stride, "older": None}
+    if kind == "learning_progress":
+        how["older"] = copy.deepcopy(world_model)
+        torch.nn.init.normal_(how["older"].memory_input.weight, generator=torch.Generator().manual_seed(1))
+    recording, taken = episode(world_model, **how)
     sequences = tokenise(world_model, [recording])
-    whole = sequence_rewards(world_model, sequences, sequences.state[:, 1:], stride=stride, kind=kind)
+    whole = sequence_rewards(world_model, sequences, sequences.state[:, 1:], **how)
+    assert whole.uncertainty.abs().min() > 0
     paid = [info["intrinsic"] for _, _, info in taken]
     weights = IntrinsicWeights()
     for name, weight in (("divergence", weights.memory), ("uncertainty", weights.uncertainty)):
@@ -70,6 +77,11 @@ def test_rewards_are_weighted_scaled_and_the_tasks_own_is_kept(world_model):
     for (_, _, one), (_, reward, other) in zip(plain, scaled):
         assert other["intrinsic"]["uncertainty"] == pytest.approx(1.5 * one["intrinsic"]["uncertainty"])
         assert reward == pytest.approx(sum(other["intrinsic"].values()) + 10 * other["task_reward"])
+
+
+def test_learning_progress_without_an_older_model_is_refused(world_model):
+    with pytest.raises(ConfigError, match="give older"):
+        IntrinsicReward(MemoryCurtain(image_size=16), world_model, kind="learning_progress")
 
 
 def test_a_step_before_the_first_reset_is_refused(world_model):

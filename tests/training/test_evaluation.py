@@ -3,21 +3,16 @@
 import numpy as np
 import pytest
 
+from chat_episodes import ARRIVED, BROKEN, MOVE
 from lookact.errors import DataError
 from lookact.training.evaluation import (
     bootstrap_interval,
-    episode_numbers,
     flat_metrics,
     make_report,
     means_with_intervals,
-    rollout_metrics,
     show_episodes,
     wilson_interval,
 )
-from lookact.types import Decision, Episode, Observation, Turn
-
-MOVE = '{"rotation_angle_degrees": 30, "forward_meters": 0.5}'
-OUTCOME = {"success_rate": "success", "spl": "spl"}
 
 
 def test_wilson_by_hand() -> None:
@@ -95,38 +90,6 @@ def test_a_report_has_wilson_intervals_for_rates_and_the_bootstraps_for_means() 
 def test_groups_of_a_report_join_their_names_and_intervals_are_no_metrics() -> None:
     report = {"psnr": 20.0, "ci": {"psnr": [19, 21]}, "ahead": {"steps": 5, "psnr": 18.0, "ci": {}}}
     assert flat_metrics(report) == {"eval/psnr": 20.0, "eval/ahead_steps": 5.0, "eval/ahead_psnr": 18.0}
-
-
-def turn(
-    said: str = MOVE, *, reward: float = 0.0, success: bool = False, valid: bool = True, method: str = "brace_depth"
-) -> Turn:
-    blank = np.zeros(4, np.float32)
-    seen = Observation(text="Find the bed.", images={"head": np.full((8, 8, 3), 9, np.uint8)}, state=blank)
-    info = {"success": success, "spl": 0.5 * success, "valid_action": valid}
-    return Turn(seen, Decision(said, blank, blank == 0, mask_method=method), reward, success, False, info)
-
-
-ARRIVED = Episode("a", 0, 0, (turn(reward=0.25), turn(reward=1.0, success=True)))
-LOST = Episode("b", 0, 1, (turn("mumble", valid=False, method="failed"), turn()))
-BROKEN = Episode("c", 1, 2, (), error="OSError: no such room")
-
-
-def test_each_episode_counts_once_whatever_became_of_it() -> None:
-    numbers = {name: values.tolist() for name, values in episode_numbers([ARRIVED, LOST, BROKEN], OUTCOME).items()}
-    assert numbers == {
-        "success_rate": [1.0, 0.0, 0.0], "spl": [0.5, 0.0, 0.0], "turns": [2.0, 2.0, 0.0], "return": [1.25, 0.0, 0.0],
-        "valid_action_rate": [1.0, 0.5, 0.0], "error_rate": [0.0, 0.0, 1.0], "tokens": [8.0, 8.0, 0.0],
-    }  # fmt: skip
-
-
-def test_rollout_metrics_are_means_and_masking_shares() -> None:
-    metrics = rollout_metrics([ARRIVED, LOST, BROKEN, ARRIVED], OUTCOME)
-    assert metrics["rollout/success_rate"] == 0.5
-    assert metrics["rollout/return"] == 0.625
-    assert metrics["rollout/error_rate"] == 0.25
-    assert metrics["rollout/mask_failed"] == pytest.approx(1 / 6)
-    assert metrics["rollout/mask_brace_depth"] == pytest.approx(5 / 6)
-    assert metrics["rollout/dropout_rate"] == 0.5
 
 
 class Board:

@@ -12,11 +12,10 @@ from lookact.algorithms.rollouts import LocalRollouts, Rollouts
 from lookact.data.episode_store import EpisodeStore
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor, Env, Task
-from lookact.rewards.shaping import part_means
-from lookact.rollout.env_pool import EnvPool
+from lookact.rollout.collect import EnvPool
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Concurrency, Sampling
-from lookact.training.distributed import all_reduce_sum, is_main, rank, sum_by_name, unsharded, world_size
+from lookact.training.distributed import is_main, rank, unsharded, world_size
 from lookact.training.evaluation import EPISODES, EVALUATION_KEPT, keep_episodes, keep_evaluation, step_name
 from lookact.training.progress import progress, timed
 from lookact.types import Episode, EpisodeSpec
@@ -127,11 +126,3 @@ def fill_store(
 
     run_specs(missing, make_env, actor, num_envs=num_envs, label="collecting", finished=add, keep=False)
     return {**asdict(store.summary()), "collected": len(missing), "kept": len(there)}
-
-
-def reward_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What each part of the reward paid an episode, over all processes."""
-    parts = {name: float(paid) for name, paid in part_means(episodes).items()}
-    counted = sum_by_name({name: paid * len(episodes) for name, paid in parts.items()})
-    count = all_reduce_sum(float(len(episodes)))
-    return {f"reward/{name}": paid / count for name, paid in counted.items()}

@@ -59,6 +59,19 @@ def matched_actions(rng: np.random.Generator, actions: Actions) -> Actions:
     return result
 
 
+def correlated_noise(shape: Sequence[int], correlation: float, generator: torch.Generator) -> Tensor:
+    """Standard normal noise (t, ...) that from one step to the next is correlated by so much; 0 is white.
+
+    Each step's noise is as a Gaussian policy has it, so that its log-probabilities stay right; correlated in time it
+    holds a direction for some steps (PPO with coloured noise, arXiv:2312.11091).
+    """
+    white = torch.randn(tuple(shape), generator=generator)
+    steps = [white[0]]
+    for fresh in white[1:]:
+        steps.append(correlation * steps[-1] + (1 - correlation**2) ** 0.5 * fresh)
+    return torch.stack(steps)
+
+
 SCRIPTS: Mapping[str, Callable[[np.random.Generator, Shape], Actions]] = {
     "random": uniform_actions,
     "held_4": partial(held_actions, steps=4),

@@ -12,22 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from lookact.algorithms.vlm import open_chat
 from lookact.algorithms.vlm_settings import Model, RaySettings
+from lookact.data.quality import episode_numbers, summarise
 from lookact.errors import ConfigError, TrainingStopped
 from lookact.models.vlm.loading import base_state, engine_state, load_processor, write_snapshot
 from lookact.models.vlm.policy import ChatVLM
 from lookact.protocols import Actor, Task, TokenEngine
-from lookact.rollout.env_pool import EnvPool
+from lookact.rewards.functions import PARTS
+from lookact.rollout.collect import EnvPool
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Concurrency, Sampler, Sampling, VllmSpec
 from lookact.rollout.samplers.vllm import VllmEngine, VllmSampler, engine_arguments
 from lookact.rollout.samplers.vllm_server import VllmServer
 from lookact.rollout.weight_sync import WeightSync
 from lookact.text.tokenizers import assert_same_tokenizer
-from lookact.training.distributed import deal, is_main, rank, unsharded, world_size
+from lookact.training.distributed import all_reduce_sum, deal, gather, is_main, rank, sum_by_name, unsharded, world_size
 from lookact.training.weights import full_tensors
 from lookact.types import Episode, EpisodeSpec
 
@@ -222,9 +225,30 @@ def trained_state(chat: ChatVLM) -> dict[str, Tensor]:
     return state
 
 
-def staleness_of(episodes: Sequence[Episode], step: int) -> int:
-    """How many updates the oldest of the episodes lags behind the weights that step `step` begins with."""
-    return max((step - 1 - episode.policy_version for episode in episodes), default=0)
+def rollout_metrics(episodes: Sequence[Episode], outcome: Mapping[str, str], step: int) -> dict[str, float]:
+    """Means over the episodes of all processes, and how many updates the oldest lags behind step `step`'s weights.
+
+    `outcome` names a task's own numbers, as `episode_numbers` takes it. Of this process alone are the action-mask
+    methods, as shares of turns, and the lag.
+    """
+    parts = gather(episode_numbers(episodes, outcome))
+    means = {f"rollout/{name}": float(np.concatenate([part[name] for part in parts]).mean()) for name in parts[0]}
+    summary = summarise(episodes)
+    turns = max(1, sum(summary.methods.values()))
+    shares = {f"rollout/mask_{method}": count / turns for method, count in summary.methods.items()}
+    stale = max((step - 1 - episode.policy_version for episode in episodes), default=0)
+    shares |= {"rollout/dropout_rate": summary.dropout_rate, "rollout/staleness": float(stale)}
+    return means | shares | reward_metrics(episodes)
+
+
+def reward_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What each part of the reward paid an episode, over all processes; one that was not relabelled has one part."""
+    paid: dict[str, float] = {}
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        for name, pay in turn.info.get(PARTS, {"env": turn.reward}).items():
+            paid[name] = paid.get(name, 0.0) + float(pay)
+    count = all_reduce_sum(float(len(episodes)))
+    return {f"reward/{name}": total / count for name, total in sum_by_name(paid).items()}
 
 
 def stop_on_errors(episodes: Sequence[Episode], rate: float, most: float) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookact.algorithms.vlm import NoReference, Reference, reference_logprobs
-from lookact.batch import Batch, TokenInputs, to_device
-from lookact.data.packing import ImageEncoder, Segment, buckets, collate, to_segments
+from lookact.batch import Batch, TokenInputs
+from lookact.data.packing import Encodes, Segment, numbered_batches, to_segments
 from lookact.models.vlm.policy import ChatVLM
+from lookact.models.vlm.reference import Reference
 from lookact.ops.advantages import bilevel_gae, gae, monte_carlo, turn_gae
 from lookact.ops.losses import explained_variance, k1
 from lookact.ops.masked import Metrics, masked_mean, whiten
@@ -98,25 +98,13 @@ def lay_out(episodes: Sequence[Sequence[Segment]]) -> Layout:
 
 
 def make_minibatches(
-    segments: Sequence[Segment],
-    order: Sequence[int],
-    encode_images: ImageEncoder,
-    *,
-    parts: int,
-    token_budget: int,
-    device: torch.device | str,
+    policy: Encodes, segments: Sequence[Segment], order: Sequence[int], *, parts: int, token_budget: int
 ) -> list[list[SegmentBatch]]:
     """The segments in `parts` minibatches of about equal size, each as micro-batches within the token budget."""
     minibatches = []
-    for numbers in np.array_split(np.array(order, dtype=int), parts):
-        groups = buckets([len(segments[number].ids) for number in numbers], budget=token_budget)
-        chosen = [tuple(int(numbers[place]) for place in group) for group in groups]
-        minibatches.append(
-            [
-                SegmentBatch(own, to_device(collate([segments[number] for number in own], encode_images), device))
-                for own in chosen
-            ]
-        )
+    for part in np.array_split(np.array(order, dtype=int), parts):
+        batches = numbered_batches(policy, [segments[number] for number in part], token_budget)
+        minibatches.append([SegmentBatch(tuple(part[rows].tolist()), batch) for rows, batch in batches])
     return minibatches
 
 
@@ -164,9 +152,7 @@ def pack_minibatches(
     # all processes must take the same number of gradient steps
     parts = max(1, round(all_reduce_sum(len(segments)) / minibatch_size))
     order = rng.permutation(len(segments)).tolist()
-    minibatches = make_minibatches(
-        segments, order, policy.encode_images, parts=parts, token_budget=token_budget, device=policy.device
-    )
+    minibatches = make_minibatches(policy, segments, order, parts=parts, token_budget=token_budget)
     return lay_out(rows), minibatches
 
 
@@ -176,7 +162,7 @@ def score_units(
     minibatches: Sequence[Sequence[SegmentBatch]],
     policy: ChatVLM,
     critic: ChatVLM,
-    reference: Reference,
+    reference: Reference | None,
     filters: Mapping[str, Any],
 ) -> EpisodeTensors:
     """Log-probs, values and reference log-probs of all units with the weights that sampled them."""
@@ -185,7 +171,7 @@ def score_units(
     for chunk, count in in_step([(chunk, 1.0) for chunk in chunks], policy):
         score = policy.evaluate(chunk.batch.inputs, **filters)
         judgement = score if critic is policy else critic.evaluate(chunk.batch.inputs, **filters)
-        known = reference_logprobs(reference, chunk.batch.inputs, **filters)
+        known = None if reference is None else reference.evaluate(chunk.batch.inputs, **filters).logprobs
         # a chunk that is repeated to keep step with other processes counts nothing
         if count:
             scores.append(score)
@@ -198,7 +184,7 @@ def score_units(
         engine_logprobs=layout.gather(chunks, [chunk.batch.logprobs for chunk in chunks]),
         logprobs=layout.gather(chunks, [score.logprobs for score in scores]),
         values=layout.gather(chunks, [score.values for score in judged if score.values is not None]),
-        reference_logprobs=None if isinstance(reference, NoReference) else layout.gather(chunks, held),
+        reference_logprobs=None if reference is None else layout.gather(chunks, held),
     )
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from lookact.algorithms.parity import check_parity
 from lookact.algorithms.vlm_settings import Model
-from lookact.batch import TokenInputs
 from lookact.data.demonstrations import ChatTemplate
 from lookact.models.vlm.families import OTHER
 from lookact.models.vlm.general import GENERAL, find_general
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.policy import ChatVLM
-from lookact.models.vlm.reference import AdapterReference, CopyReference, make_reference
 from lookact.models.vlm.sources import TINY
 from lookact.models.vlm.tiny import TinySpec, make_tiny
 from lookact.seeding import derive
@@ -87,29 +83,3 @@ def lora_of(model: Model) -> LoraSpec | None:
 def template_of(chat: ChatVLM, *, system: str = "") -> ChatTemplate:
     """How this model writes conversations down."""
     return ChatTemplate(chat.spelling, chat.encode_prompt, chat.end_id, system)
-
-
-class NoReference:
-    """Nothing to stay close to."""
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        pass
-
-
-Reference = NoReference | CopyReference | AdapterReference
-
-
-def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Reference:
-    """The reference that a policy is held to, made from the policy as it is now."""
-    if kind == "none":
-        return NoReference()
-    # an average needs weights of its own; a frozen one may be the policy with its adapters of now
-    return make_reference(chat) if kind == "frozen" else CopyReference(chat)
-
-
-def reference_logprobs(reference: Reference, inputs: TokenInputs, **filters: Any) -> Tensor | None:
-    """(b, u) log-probs of a batch's units under the reference; None without one."""
-    return None if isinstance(reference, NoReference) else reference.evaluate(inputs, **filters).logprobs

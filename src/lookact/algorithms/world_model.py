@@ -304,18 +304,38 @@ def ensemble_nll(logits: Tensor, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sequence_rewards(
-    world_model: WorldModel, sequences: TokenSequences, positions: Tensor, *, stride: int, kind: UncertaintyKind
+    world_model: WorldModel,
+    sequences: TokenSequences,
+    positions: Tensor,
+    *,
+    stride: int,
+    kind: UncertaintyKind,
+    older: WorldModel | None = None,
 ) -> IntrinsicRewards:
-    """Intrinsic rewards of every step, (b, t) each, by the wrist camera alone; positions (b, t, p) after each step."""
+    """Intrinsic rewards of every step, (b, t) each, by the wrist camera alone; positions (b, t, p) after each step.
+
+    `older` is the world model that learning progress is measured against.
+    """
     encoded = encode_wrist_only(world_model, sequences)
     memory = run_memory(world_model, encoded)
     logits = predict_sequences(world_model, encoded, memory, stride=stride).flatten(1, 2)
+    known = None
+    if older is not None:
+        known = predict_sequences(older, encoded, run_memory(older, encoded), stride=stride).flatten(1, 2)
     expected = world_model.vq.expected(logits.softmax(dim=-1).flatten(0, 1)).reshape(*logits.shape[:2], -1)
-    unsure = uncertainty(logits, expected, encoded.ids[:, 1:].flatten(0, 1), kind=kind)
+    unsure = uncertainty(logits, expected, encoded.ids[:, 1:].flatten(0, 1), kind=kind, older=known)
     before, after = (x.flatten(0, 1) for x in (memory[:, :-1], memory[:, 1:]))
     terms = intrinsic_rewards(before, after, positions.flatten(0, 1).to(world_model.device), unsure)
     shape = (len(sequences), encoded.steps)
     return IntrinsicRewards(*(x.reshape(shape) for x in (terms.divergence, terms.uncertainty, terms.novelty)))
+
+
+@torch.no_grad()
+def follow(older: WorldModel, world_model: WorldModel, *, decay: float) -> None:
+    """Move an exponential moving average of the weights by a step: θ_old ← γ θ_old + (1 − γ) θ (arXiv:2007.07853)."""
+    for average, present in zip(older.parameters(), world_model.parameters()):
+        # tokenizer and text encoder are the same in both
+        average.lerp_(present, 1.0 - decay if present.requires_grad else 1.0)
 
 
 def average(metrics: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -120,9 +120,18 @@ def buckets(lengths: Iterable[int], *, budget: int) -> list[list[int]]:
 
 def micro_batches(policy: Encodes, segments: Sequence[Segment], token_budget: int) -> list[Batch[TokenInputs]]:
     """Rows of similar length together, each batch within `token_budget` padded tokens, on the policy's device."""
+    return [batch for _, batch in numbered_batches(policy, segments, token_budget)]
+
+
+def numbered_batches(
+    policy: Encodes, segments: Sequence[Segment], token_budget: int
+) -> list[tuple[list[int], Batch[TokenInputs]]]:
+    """`micro_batches`, each with the place of its rows among the segments."""
     groups = buckets([len(segment.ids) for segment in segments], budget=token_budget)
     batches = [collate([segments[i] for i in group], policy.encode_images) for group in groups]
-    return batches if policy.device.type == "cpu" else [to_device(batch, policy.device) for batch in batches]
+    if policy.device.type != "cpu":
+        batches = [to_device(batch, policy.device) for batch in batches]
+    return list(zip(groups, batches))
 
 
 def collate(segments: Sequence[Segment], encode_images: ImageEncoder, *, pad_id: int = 0) -> Batch[TokenInputs]:

@@ -1,4 +1,4 @@
-"""How well the actions of an episode were found, and whether it can be trained on.
+"""What episodes came to: their numbers, how well actions were found, and whether one can be trained on.
 
 The quality is that of the episode's worst turn:
 
@@ -13,8 +13,11 @@ what becomes of an invalid episode is for the recipe to decide.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lookact.errors import ParseError
 from lookact.text.actions import parse_json_object, parse_move_or_answer
@@ -56,6 +59,22 @@ class QualitySummary:
     """The share of invalid episodes; 0 for no episodes."""
     reasons: Mapping[str, int]
     """Invalid episodes per first cause."""
+
+
+def episode_numbers(episodes: Sequence[Episode], outcome: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
+    """One number an episode of each kind; one that failed before its first turn counts as a failure.
+
+    `outcome` maps the names of a task's own numbers to their keys in the last turn's info.
+    """
+    last = [episode.turns[-1].info if episode.turns else {} for episode in episodes]
+    valid = [np.mean([t.info["valid_action"] for t in e.turns]) if e.turns else 0.0 for e in episodes]
+    return {name: np.array([float(info.get(key, 0.0)) for info in last]) for name, key in outcome.items()} | {
+        "return": np.array([episode.total_reward for episode in episodes]),
+        "turns": np.array([float(len(episode.turns)) for episode in episodes]),
+        "valid_action_rate": np.array(valid),
+        "error_rate": np.array([float(episode.error is not None) for episode in episodes]),
+        "tokens": np.array([float(sum(len(t.decision.logprobs) for t in e.turns)) for e in episodes]),
+    }
 
 
 def judge_quality(episode: Episode) -> Quality:

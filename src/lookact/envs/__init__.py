@@ -31,6 +31,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
 register(id="lookact/Navigation-v0", entry_point="lookact.envs.rooms.navigation:Navigation")
 register(id="lookact/SpatialVQA-v0", entry_point="lookact.envs.rooms.spatial_vqa:SpatialVQA")
 register(id="lookact/Tabletop-v0", entry_point="lookact.envs.tabletop.env:Tabletop")
+register(id="lookact/TwoArms-v0", entry_point="lookact.envs.tabletop.two_arms:TwoArms")
 register(id="lookact/ManiSkill-v0", entry_point="lookact.envs.maniskill.env:ManiSkillTable")
 register(id="lookact/MemoryCurtain-v0", entry_point="lookact.envs.testbeds.memory_curtain:MemoryCurtain")
 # its own frozen world model may pay for it, so that it stands with the recipe

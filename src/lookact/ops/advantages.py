@@ -163,6 +163,21 @@ def _check_shapes(rewards: Tensor, *others: Tensor) -> None:
         )
 
 
+@torch.no_grad()
+def lambda_returns(rewards: Tensor, discounts: Tensor, next_values: Tensor, *, lam: float) -> Tensor:
+    """Returns (b, t) of imagined steps: R_t = r_t + γ_t·((1 − λ)·V_{t+1} + λ·R_{t+1}) (DreamerV2, arXiv:2010.02193).
+
+    rewards, discounts, next_values: (b, t); a discount is γ times the probability that the episode goes on, the value
+    that of the step after; the last return bootstraps with its value alone.
+    """
+    returns = torch.zeros_like(rewards)
+    following = next_values[:, -1]
+    for t in reversed(range(rewards.shape[1])):
+        following = rewards[:, t] + discounts[:, t] * ((1 - lam) * next_values[:, t] + lam * following)
+        returns[:, t] = following
+    return returns
+
+
 def discounted_returns(rewards: Tensor, mask: Tensor, *, gamma: float) -> Tensor:
     """Discounted sum (b, t) of the rewards from each counted unit on; a row is one episode, 0 outside the mask."""
     zeros = torch.zeros_like(rewards)

@@ -1,7 +1,8 @@
 """Losses over units, to be minimised: policy gradients, KL, values, imitation.
 
-Advantages, old log-probabilities, targets and weights are constants. `count` is explained in `masked_mean`; `weights`
-(b, u) multiply each unit, as `truncated_importance` gives them.
+Advantages, old log-probabilities, targets and weights are constants; `weights` (b, u) multiply each unit, as
+`truncated_importance` gives them. Losses are means over the counted units at hand: the sum over micro-batches, each
+times its share of all counted units (`training.optim.weighted`), is the mean over all.
 
 Estimators of KL(policy ‖ reference) from sampled units, with d = log p_ref − log p on units that the policy sampled
 (Schulman, "Approximating KL divergence", 2020):
@@ -47,13 +48,12 @@ def reinforce(
     mask: Tensor,
     *,
     weights: Tensor | None = None,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """−A·log p, averaged over the mask. logprobs, mask: (b, u); advantages: (b, u), or (b, 1) for one an episode."""
     kept = zero_outside(logprobs, mask)
     scale = _constants(advantages, weights, mask)
     metrics = masked_means(mask, logprob=kept, advantage=zero_outside(advantages, mask))
-    return -mean_of_kept(scale * kept, mask, count=count), metrics
+    return -mean_of_kept(scale * kept, mask), metrics
 
 
 def ppo_clip(
@@ -66,7 +66,6 @@ def ppo_clip(
     clip_high: float | None = None,
     dual_clip: float | None = None,
     weights: Tensor | None = None,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """−min(ρA, clip(ρ, 1−clip, 1+clip_high)·A) over the mask, ρ = p/p_old (arXiv:1707.06347, eq. 7).
 
@@ -88,7 +87,7 @@ def ppo_clip(
     with torch.no_grad():
         stopped = (clipped < free).to(ratio.dtype)
         metrics = masked_means(mask, ratio=ratio, clip_fraction=stopped, approx_kl=k3(old, kept))
-    return -mean_of_kept(objective, mask, count=count), metrics
+    return -mean_of_kept(objective, mask), metrics
 
 
 def gspo(
@@ -100,7 +99,6 @@ def gspo(
     clip: float,
     clip_high: float | None = None,
     weights: Tensor | None = None,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """PPO's clip on the sequence's ratio s = exp(mean of log p − log p_old over the row) (arXiv:2507.18071, eq. 13).
 
@@ -118,7 +116,7 @@ def gspo(
     with torch.no_grad():
         stopped = (clipped < free).to(ratio.dtype)
         metrics = masked_means(mask, ratio=ratio, clip_fraction=stopped, approx_kl=k3(old, kept))
-    return -mean_of_kept(torch.minimum(free, clipped), mask, count=count), metrics
+    return -mean_of_kept(torch.minimum(free, clipped), mask), metrics
 
 
 def cispo(
@@ -130,7 +128,6 @@ def cispo(
     clip: float,
     clip_high: float | None = None,
     weights: Tensor | None = None,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """−clip(ρ, 1−clip, 1+clip_high)·A·log p: REINFORCE weighted by the clipped ratio, a constant (arXiv:2506.13585).
 
@@ -145,7 +142,7 @@ def cispo(
         metrics = masked_means(
             mask, ratio=ratio, clip_fraction=(bounded != ratio).to(ratio.dtype), approx_kl=k3(old, kept)
         )
-    return -mean_of_kept(bounded * scale * kept, mask, count=count), metrics
+    return -mean_of_kept(bounded * scale * kept, mask), metrics
 
 
 @torch.no_grad()
@@ -154,7 +151,7 @@ def aggregation_weights(mask: Tensor, how: Aggregation, *, horizon: int | None =
 
     token: every unit alike, long episodes count more. sequence: every row alike (GRPO, arXiv:2402.03300, eq. 3).
     constant: the row's sum over `horizon`, the longest a row can be, whatever its length (Dr. GRPO, arXiv:2503.20783).
-    Give the mask of the whole batch, and the weights to a loss with `count` = its number of counted units.
+    Give the mask of the whole batch.
     """
     units = mask.sum(dim=1, keepdim=True)
     rows = (units > 0).sum().clamp(min=1)
@@ -167,9 +164,9 @@ def aggregation_weights(mask: Tensor, how: Aggregation, *, horizon: int | None =
     return mask * (units_of(mask) / (rows * horizon))
 
 
-def entropy_bonus(entropy: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:
+def entropy_bonus(entropy: Tensor, mask: Tensor) -> Tensor:
     """Mean entropy over the mask (b, u): subtract it from the loss, times a coefficient."""
-    return masked_mean(entropy, mask, count=count)
+    return masked_mean(entropy, mask)
 
 
 def _constants(advantages: Tensor, weights: Tensor | None, mask: Tensor) -> Tensor:
@@ -208,7 +205,6 @@ def kl_loss(
     mask: Tensor,
     *,
     estimator: Callable[[Tensor, Tensor], Tensor] = k3,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Mean of an estimator over the mask (b, u); k2 or k3, since the gradient of k1 is only noise."""
     kept = zero_outside(logprobs, mask)
@@ -218,7 +214,7 @@ def kl_loss(
         "kl": masked_mean(divergence.detach(), mask),
         "kl_k1": masked_mean(k1(kept, kept_ref).detach(), mask),
     }
-    return masked_mean(divergence, mask, count=count), metrics
+    return masked_mean(divergence, mask), metrics
 
 
 class AdaptiveKL:
@@ -261,7 +257,6 @@ def clipped_value_loss(
     mask: Tensor,
     *,
     clip: float,
-    count: float | Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """½·max((V−R)², (V_clip−R)²) over the mask (b, u), V_clip within ±clip of the old value.
 
@@ -273,17 +268,15 @@ def clipped_value_loss(
     near = old + (kept - old).clamp(-clip, clip)
     free_error, near_error = (kept - targets).square(), (near - targets).square()
     metrics = masked_means(mask, clip_fraction=(near_error > free_error).to(kept.dtype))
-    return mean_of_kept(torch.maximum(free_error, near_error), mask, count=count) * 0.5, metrics
+    return mean_of_kept(torch.maximum(free_error, near_error), mask) * 0.5, metrics
 
 
-def huber_value_loss(
-    values: Tensor, returns: Tensor, mask: Tensor, *, delta: float, count: float | Tensor | None = None
-) -> tuple[Tensor, Metrics]:
+def huber_value_loss(values: Tensor, returns: Tensor, mask: Tensor, *, delta: float) -> tuple[Tensor, Metrics]:
     """½e² up to |e| = delta, then linear with slope delta, over the mask (b, u): no wild return rules the batch."""
     kept = zero_outside(values, mask)
     targets = zero_outside(returns, mask).detach()
     errors = functional.huber_loss(kept, targets, reduction="none", delta=delta)
-    return mean_of_kept(errors, mask, count=count), {}
+    return mean_of_kept(errors, mask), {}
 
 
 def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, *, kind: str, clip: float) -> Tensor:
@@ -306,29 +299,25 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
 # ---- imitation
 
 
-def nll(logprobs: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> tuple[Tensor, Metrics]:
+def nll(logprobs: Tensor, mask: Tensor) -> tuple[Tensor, Metrics]:
     """Minus the mean log-probability of the demonstrated units (b, u)."""
-    loss = masked_mean(-logprobs, mask, count=count)
+    loss = masked_mean(-logprobs, mask)
     return loss, {"nll": masked_mean(-logprobs.detach(), mask)}
 
 
-def gaussian_nll(
-    actions: Tensor, mean: Tensor, log_std: Tensor, mask: Tensor, *, count: float | Tensor | None = None
-) -> tuple[Tensor, Metrics]:
+def gaussian_nll(actions: Tensor, mean: Tensor, log_std: Tensor, mask: Tensor) -> tuple[Tensor, Metrics]:
     """Minus the mean log-density of demonstrated actions (b, u, a) under mean and log_std (b, u, a) or (a,)."""
     every = _per_dimension(mask, actions)
     spread = zero_outside(log_std.expand_as(actions), every)
     logprobs = gaussian_logprob(zero_outside(actions, every), zero_outside(mean, every), spread)
-    return nll(logprobs, mask, count=count)
+    return nll(logprobs, mask)
 
 
-def action_mse(
-    predicted: Tensor, actions: Tensor, mask: Tensor, *, count: float | Tensor | None = None
-) -> tuple[Tensor, Metrics]:
+def action_mse(predicted: Tensor, actions: Tensor, mask: Tensor) -> tuple[Tensor, Metrics]:
     """Squared error of predicted actions (b, u, a), averaged over action dimensions and over the mask (b, u)."""
     every = _per_dimension(mask, actions)
     errors = (zero_outside(predicted, every) - zero_outside(actions, every)).square().mean(dim=-1)
-    return masked_mean(errors, mask, count=count), {"mse": masked_mean(errors.detach(), mask)}
+    return masked_mean(errors, mask), {"mse": masked_mean(errors.detach(), mask)}
 
 
 @torch.no_grad()

@@ -29,18 +29,14 @@ def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
     return zero_outside(x, mask).sum()
 
 
-def masked_mean(x: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:
-    """Mean of x (b, u) over the mask (b, u): a scalar, 0 if nothing counts.
-
-    `count` replaces the number of counted units: give the number over all micro-batches and processes, and
-    the sum of the parts is the mean of the whole.
-    """
-    return masked_sum(x, mask) / (units_of(mask) if count is None else count)
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean of x (b, u) over the mask (b, u): a scalar, 0 if nothing counts."""
+    return masked_sum(x, mask) / units_of(mask)
 
 
-def mean_of_kept(kept: Tensor, mask: Tensor, *, count: float | Tensor | None = None) -> Tensor:
+def mean_of_kept(kept: Tensor, mask: Tensor) -> Tensor:
     """`masked_mean` of what is zero outside the mask already."""
-    return kept.sum() / (units_of(mask) if count is None else count)
+    return kept.sum() / units_of(mask)
 
 
 def units_of(mask: Tensor) -> Tensor:

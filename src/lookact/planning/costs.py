@@ -78,12 +78,6 @@ class ModelShape:
         """Keys and values of this many tokens, in numbers of `width` bytes."""
         return 2.0 * self.layers * self.kv_heads * self.head_dim * tokens * width
 
-    def adapter_parameters(self, rank: int) -> int:
-        """Low-rank adapters on all seven matrices of every text layer."""
-        query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        sides = 2 * (self.hidden + query) + 2 * (self.hidden + key) + 3 * (self.hidden + self.intermediate)
-        return self.layers * rank * sides
-
 
 def shape_of(config: Any) -> ModelShape:
     """The shape of a Hugging Face Qwen3-VL config."""

@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from lookact.algorithms.vlm import NoReference, lora_of, open_reference
+from lookact.algorithms.vlm import lora_of
 from lookact.algorithms.vlm_settings import Model
 from lookact.data.packing import Segment, collate
 from lookact.models.vlm.loading import merged_state
 from lookact.models.vlm.policy import ChatVLM
-from lookact.models.vlm.reference import AdapterReference, CopyReference
+from lookact.models.vlm.reference import AdapterReference, CopyReference, open_reference
 from lookact.planning.architectures import with_depth
 from lookact.planning.fake_models import fake_chat
 from lookact.planning.tracker import Kind, MemoryTracker, Sizes
@@ -239,7 +239,7 @@ def _update(tracker: MemoryTracker, step: TokenStep, learner: _Learner) -> None:
             values = scores.values if critic is policy else critic.evaluate(batch.inputs).values
             assert values is not None
             loss = loss + values.square().mean()
-        if not isinstance(learner.reference, NoReference):
+        if learner.reference is not None:
             tracker.begin("update: reference")
             loss = loss + (scores.logprobs - learner.reference.evaluate(batch.inputs).logprobs).mean()
         tracker.begin("update: logits")

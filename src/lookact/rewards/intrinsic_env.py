@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookact.batch import ControlInputs
-from lookact.errors import EnvError
+from lookact.errors import ConfigError, EnvError
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel, WorldModelInputs
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale, UncertaintyKind, intrinsic_rewards, uncertainty
@@ -42,7 +42,8 @@ class IntrinsicWeights:
 class IntrinsicReward(gymnasium.Wrapper[Any, NDArray[np.float32], Any, NDArray[np.float32]]):
     """Observations need the tabletop's `wrist`, `state` and `instruction`; `info["intrinsic"]` has the weighted terms.
 
-    `scale` holds each term's mean under random actions; None: the terms as they are.
+    `scale` holds each term's mean under random actions; None: the terms as they are. Learning progress needs `older`,
+    the world model that it is measured against.
     """
 
     def __init__(
@@ -54,20 +55,26 @@ class IntrinsicReward(gymnasium.Wrapper[Any, NDArray[np.float32], Any, NDArray[n
         kind: UncertaintyKind = "surprise",
         scale: RewardScale | None = None,
         stride: int = 1,
-        position: slice = TOOL,
+        position: slice | list[int] = TOOL,
+        older: WorldModel | None = None,
     ) -> None:
         super().__init__(env)
+        if (kind == "learning_progress") != (older is not None):
+            raise ConfigError("give older, the world model that learning progress is measured against, for it alone")
         self.explorer, self.weights, self.kind = Explorer(world_model, stride=stride), weights, kind
+        self.older = None if older is None else Explorer(older, stride=stride)
         self.scale, self.position = scale or RewardScale(), position
         self._positions: deque[Tensor] = deque(maxlen=POSITIONS)
         self._inputs: ControlInputs | None = None
         self._observed: WorldModelInputs | None = None
+        self._older_carry: Tensor | None = None
+        self._older_observed: WorldModelInputs | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         shown, info = self.env.reset(seed=seed, options=options)
         spec, text = self.explorer.spec, self.explorer.tokenize([str(shown["instruction"])])
         nothing = torch.zeros(1, spec.history, spec.action_size, device=self.explorer.device)
-        carry = self.explorer.start_carry(1)
+        carry = self._older_carry = self.explorer.start_carry(1)
         self._observe(ControlInputs(nothing[:, 0], *self._look(shown), text.to(nothing.device), nothing, carry))
         return shown, info
 
@@ -90,7 +97,10 @@ class IntrinsicReward(gymnasium.Wrapper[Any, NDArray[np.float32], Any, NDArray[n
         ids = images["wrist"]
         logits = model.predict(before, model.pad(done), ids)
         expected = model.vq.expected(logits.softmax(dim=-1).flatten(0, 1)).reshape(len(logits), 1, -1)
-        unsure = uncertainty(logits, expected, ids, kind=self.kind)
+        older = None
+        if self.older is not None and self._older_observed is not None:
+            older = self.older.model.predict(self._older_observed, model.pad(done), ids)
+        unsure = uncertainty(logits, expected, ids, kind=self.kind, older=older)
         history = torch.cat([inputs.history[:, 1:], done[:, None]], dim=1)
         after = self._observe(replace(inputs, state=state, images=images, history=history))
         self._positions.append(state[0, self.position])
@@ -98,6 +108,8 @@ class IntrinsicReward(gymnasium.Wrapper[Any, NDArray[np.float32], Any, NDArray[n
         return replace(terms, novelty=terms.novelty[-1:])
 
     def _observe(self, inputs: ControlInputs) -> WorldModelInputs:
+        if self.older is not None:
+            self._older_observed, self._older_carry = self.older.observe(replace(inputs, carry=self._older_carry))
         self._observed, carry = self.explorer.observe(inputs)
         self._inputs = replace(inputs, carry=carry)
         return self._observed

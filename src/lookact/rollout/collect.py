@@ -1,4 +1,4 @@
-"""Episode specs, and the loop that runs them: environments meet actors, and nobody waits who need not.
+"""Episode specs, the environments they run in, and the loop where these meet actors: nobody waits who need not.
 
 An episode's content depends on its spec and the weights, not on who answers first: every row draws from a stream of its
 own. Which rows act together changes sums in their last bits, so without threads it depends on the specs alone.
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from lookact.envs.wrappers.process_env import ProcessEnv
 from lookact.errors import EnvError
 from lookact.protocols import Actor, ContinuousActor, Env
+from lookact.rollout.samplers.settings import Concurrency
 from lookact.seeding import derive
 from lookact.types import Decision, Episode, EpisodeSpec, Observation, Turn
 
@@ -83,6 +85,41 @@ def collect(
     finally:
         calls.close()
     return [rollout.ended[index] for index in sorted(rollout.ended)]
+
+
+class EnvPool:
+    """Runs episodes in environments that it keeps from call to call; a context that closes them."""
+
+    def __init__(self, make_env: Callable[[], Env], concurrency: Concurrency) -> None:
+        """`make_env` must pickle where environments step in processes."""
+        self.concurrency, self.envs = concurrency, list[Env]()
+        self.threads = concurrency.env_workers != "none"
+        self.make_env: Callable[[], Env] = make_env
+        if concurrency.env_workers == "processes":
+            self.make_env = partial(ProcessEnv, make_env, timeout_s=concurrency.env_timeout_s)
+
+    def collect(
+        self,
+        specs: Sequence[EpisodeSpec],
+        actor: Actor,
+        *,
+        finished: Callable[[Episode], None] | None = None,
+        keep: bool = True,
+    ) -> list[Episode]:
+        """The episodes of `specs`, in their order, at most `max_concurrent_episodes` side by side."""
+        most = min(len(specs), self.concurrency.max_concurrent_episodes or len(specs))
+        self.envs += [self.make_env() for _ in range(most - len(self.envs))]
+        return collect(specs, self.envs[:most], actor, threads=self.threads, finished=finished, keep=keep)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def __enter__(self) -> EnvPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _Rollout:

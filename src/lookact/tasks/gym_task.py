@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.data.quality import episode_numbers
 from lookact.envs.rooms.pretraining_images import PATCH, LabelledImage
 from lookact.envs.wrappers.gym_chat import CAMERA, KEY, GymChat, GymEnv
 from lookact.errors import EnvError
 from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import derive, numpy_rng
-from lookact.training.evaluation import episode_numbers, flat_metrics, gather_numbers, make_report
+from lookact.training.evaluation import flat_metrics, gather_numbers, make_report
 from lookact.types import Demonstration, Episode, EpisodeSpec, FramePair
 
 REPORTED = ("success_rate", "return", "turns", "valid_action_rate")

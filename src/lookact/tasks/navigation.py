@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lookact.data.quality import episode_numbers
 from lookact.envs.rooms.experts.demonstrate import demonstrate, random_move
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.goals import Difficulty, find_task
@@ -32,7 +33,7 @@ from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.seeding import numpy_rng
 from lookact.tasks.settings import NavigationConfig
 from lookact.text.actions import parse_action
-from lookact.training.evaluation import episode_numbers, flat_metrics, gather_numbers, make_report
+from lookact.training.evaluation import flat_metrics, gather_numbers, make_report
 from lookact.types import Demonstration, Episode, EpisodeSpec, FloorMap, Observation
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from lookact.data.episode_store import EpisodeStore
 from lookact.data.jsonl import MANIFEST
-from lookact.data.quality import summarise
 from lookact.errors import DataError
 from lookact.protocols import Tracker
 from lookact.seeding import numpy_rng
@@ -104,35 +103,6 @@ def flat_metrics(report: Mapping[str, Any], prefix: str = "eval") -> dict[str, f
         else:
             found[f"{prefix}/{name}"] = float(value)
     return found
-
-
-# ---- statistics of chat episodes
-
-
-def episode_numbers(episodes: Sequence[Episode], outcome: Mapping[str, str]) -> Numbers:
-    """One number an episode of each kind; one that failed before its first turn counts as a failure.
-
-    `outcome` maps the names of a task's own numbers to their keys in the last turn's info.
-    """
-    last = [episode.turns[-1].info if episode.turns else {} for episode in episodes]
-    valid = [np.mean([t.info["valid_action"] for t in e.turns]) if e.turns else 0.0 for e in episodes]
-    return {name: np.array([float(info.get(key, 0.0)) for info in last]) for name, key in outcome.items()} | {
-        "return": np.array([episode.total_reward for episode in episodes]),
-        "turns": np.array([float(len(episode.turns)) for episode in episodes]),
-        "valid_action_rate": np.array(valid),
-        "error_rate": np.array([float(episode.error is not None) for episode in episodes]),
-        "tokens": np.array([float(sum(len(t.decision.logprobs) for t in e.turns)) for e in episodes]),
-    }
-
-
-def rollout_metrics(episodes: Sequence[Episode], outcome: Mapping[str, str]) -> dict[str, float]:
-    """Means of `episode_numbers` over all processes, and of this one the action-mask methods as shares of turns."""
-    numbers = gather_numbers(episode_numbers(episodes, outcome))
-    summary = summarise(episodes)
-    turns = max(1, sum(summary.methods.values()))
-    shares = {f"rollout/mask_{method}": count / turns for method, count in summary.methods.items()}
-    means = {f"rollout/{name}": float(values.mean()) for name, values in numbers.items()}
-    return means | shares | {"rollout/dropout_rate": summary.dropout_rate}
 
 
 # ---- confidence intervals

@@ -68,7 +68,7 @@ def test_a_record_that_is_none_is_one_line(folder, text):
 
 def test_a_convention_that_nobody_knows_is_told(folder):
     write_action_space(folder, replace(ARM, rotation="roll"))
-    with pytest.raises(DataError, match="rotation is roll: choose one of none, axis_angle"):
+    with pytest.raises(DataError, match="rotation is roll: choose one of none, yaw, axis_angle"):
         read_action_space(folder)
 
 

@@ -4,7 +4,7 @@ import pytest
 from gymnasium import spaces
 
 from lookact.envs.control.classic import Classic
-from lookact.envs.control.fixed_horizon import FixedHorizon, make_control_env
+from lookact.envs.control.fixed_horizon import FixedHorizon, FixedStart, horizon_of, make_control_env
 from lookact.envs.control.metaworld import MetaWorld
 from lookact.errors import ConfigError, EnvError
 
@@ -91,3 +91,20 @@ def test_the_table_goes_on_after_success_and_rewards_progress():
 def test_what_does_not_fit_is_refused(task, said):
     with pytest.raises(ConfigError, match=said):
         make_control_env(task)
+
+
+def test_a_fixed_start_is_the_same_for_every_seed_and_all_else_is_the_inner_envs():
+    inner = Classic("Pendulum-v1", horizon=7)
+    env = FixedStart(inner, seed=3)
+    starts = [env.reset(seed=seed)[0] for seed in (None, 3, 4)]
+    assert all((start == inner.reset(seed=3)[0]).all() for start in starts)
+    assert (inner.reset(seed=4)[0] != starts[0]).any()
+    assert horizon_of(env) == 7
+    assert env.action_space == inner.action_space
+    # the same action from the same start
+    env.reset(seed=9)
+    mine = env.step(np.ones(1, np.float32))
+    inner.reset(seed=3)
+    theirs = inner.step(np.ones(1, np.float32))
+    assert (mine[0] == theirs[0]).all()
+    assert mine[1:4] == theirs[1:4]

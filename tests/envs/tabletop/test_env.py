@@ -7,6 +7,7 @@ import lookact.envs  # noqa: F401  registers the environment
 from lookact.envs.tabletop.env import FACTS_SIZE, Tabletop, observe
 from lookact.envs.tabletop.experts import expert_action
 from lookact.envs.tabletop.sizes import STATE_SIZE
+from lookact.envs.tabletop.tasks import TASKS
 from lookact.errors import ConfigError, EnvError
 
 
@@ -69,7 +70,7 @@ def test_scene_seed_keeps_the_look_and_start_seed_the_places():
 
 
 def test_dense_rewards_add_up_to_the_progress_made():
-    for task in ("reach", "push", "pick_place"):
+    for task in TASKS:
         env = Tabletop(cameras=(), task=task)
         _, info = env.reset(seed=3)
         begun, total = info["progress"], 0.0
@@ -138,7 +139,7 @@ def test_a_saved_episode_goes_on_bit_for_bit():
     for _ in range(9):
         env.step(expert_action(env))
     state = env.state_dict()
-    shown = env._shown()
+    shown = env.shown()
     actions = random_actions(6)
     other.reset(seed=8)
     loaded = other.load_state_dict(state)

@@ -18,6 +18,24 @@ def test_labels_are_the_true_positions():
         assert now.tool[2] > REACH_LOW[2] - 0.01
 
 
+def test_other_tasks_have_labels_of_their_own_things():
+    env = Tabletop(cameras=("head",), image_size=32, task="open_drawer", distractors=1)
+    apart = []
+    for seed in range(12):
+        image = labelled_image(env, seed)
+        handle = env.data.geom("target0_handle").xpos
+        assert np.allclose(image.positions[:3], handle - env.situation().tool, atol=1e-6)
+        assert image.named.tolist() == [UNNAMED, list(COLOURS).index(env.look.targets[0])]
+        apart.append(np.linalg.norm(image.positions[3:5] - image.positions[:2]))
+    # the drawer is open by any amount
+    assert min(apart) < 0.03
+    assert max(apart) > 0.07
+    env = Tabletop(cameras=("head",), image_size=32, task="stack", control="ee_delta_yaw", objects="long")
+    for seed in range(4):
+        image = labelled_image(env, seed)
+        assert np.allclose(image.positions[3:5], (env.data.body("target0").xpos - env.situation().tool)[:2], atol=1e-6)
+
+
 def test_the_same_seed_is_the_same_image_and_others_differ():
     env = Tabletop(cameras=("wrist",), image_size=32)
     first, other, again = (labelled_image(env, seed) for seed in (5, 6, 5))

@@ -39,6 +39,29 @@ def test_an_object_pushed_beside_or_against_the_stand_is_not_placed():
     assert placed(replace(START, object=np.array([0.51, -0.09, 0.053])))
 
 
+def test_a_stacked_object_must_lie_within_the_block_on_its_top():
+    block = replace(START, support=0.044, room=0.018)
+    assert placed(replace(block, object=np.array([0.51, -0.09, 0.066])))
+    assert not placed(replace(block, object=np.array([0.515, -0.085, 0.066])))
+    assert not placed(replace(block, object=np.array([0.5, -0.1, 0.052])))
+
+
+def test_a_drawer_is_open_where_its_handle_has_come_and_progress_follows_it():
+    def at(y: float) -> float:
+        return progress("open_drawer", replace(START, object=np.array([0.5, y, 0.062]), tool=np.array([0.5, y, 0.062])))
+
+    assert at(0.0) == pytest.approx(0.25)
+    assert at(-0.05) == pytest.approx(0.25 + 0.35)
+    assert at(-0.084) == pytest.approx(0.25 + 0.7 * 0.84)
+    assert at(-0.086) == 1.0
+
+
+def test_a_hand_that_is_turned_wrong_is_less_near():
+    near = replace(START, tool=START.object)
+    assert progress("pick_place", near) == pytest.approx(0.25)
+    assert progress("pick_place", replace(near, misaligned=-0.5)) == pytest.approx(0.25 * 0.85)
+
+
 def test_push_is_done_on_the_mark_and_starts_behind_the_object():
     assert behind(START) == pytest.approx([0.5, 0.16, 0.015])
     near = replace(START, object=np.array([0.5, -0.07, 0.022]))

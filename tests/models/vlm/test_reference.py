@@ -6,7 +6,7 @@ import torch
 from lookact.errors import ConfigError
 from lookact.models.vlm.loading import LoraSpec, load_chat
 from lookact.models.vlm.policy import ChatVLM
-from lookact.models.vlm.reference import AdapterReference, CopyReference, make_reference
+from lookact.models.vlm.reference import AdapterReference, CopyReference, NoReference, make_reference
 
 
 def move(chat: ChatVLM, by: float) -> None:
@@ -98,3 +98,9 @@ def test_asking_the_reference_leaves_the_policys_gradient_alone(tiny_folder: Pat
 def test_without_adapters_there_is_nothing_to_hold_on_to(chat: ChatVLM) -> None:
     with pytest.raises(ConfigError, match="no adapters"):
         AdapterReference(chat)
+
+
+def test_without_a_reference_nothing_is_remembered():
+    nothing = NoReference()
+    nothing.load_state_dict(nothing.state_dict())
+    assert nothing.state_dict() == {}

@@ -9,8 +9,8 @@ import torch
 from lookact.algorithms import token_ppo
 from lookact.errors import TokenMismatch
 from lookact.recipes.ppo.evaluate import make_task, open_policy
-from lookact.recipes.ppo.learner import make_learner, set_rates
-from lookact.recipes.ppo.train import compute_advantages, make_rewards, update
+from lookact.recipes.ppo.learner import make_learner
+from lookact.recipes.ppo.train import compute_advantages, make_rewards, set_rates, update
 from lookact.rollout.collect import collect
 from lookact.rollout.samplers.hf import HFSampler
 
@@ -44,7 +44,7 @@ def learner_of(cfg, policy, critic, reference=None):
 
 def learn(chat, critic, episodes, cfg, *, acts, reference=None, step=3):
     learner = learner_of(cfg, chat, critic, reference)
-    minibatches, _ = compute_advantages(cfg, learner, episodes, step)
+    minibatches, _ = compute_advantages(cfg, learner, episodes, step, stale=True)
     set_rates(cfg, learner, step)
     for optimizer in (learner.optimizer, learner.critic_optimizer):
         for group in optimizer.param_groups:

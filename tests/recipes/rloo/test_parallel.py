@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from lookact.algorithms.rollouts import staleness_of
+from lookact.algorithms.rollouts import rollout_metrics
 from lookact.algorithms.vlm_settings import RaySettings
 from lookact.config import to_mapping
 from lookact.recipes.rloo.train import main
@@ -116,5 +116,4 @@ def test_acting_ahead_lags_by_one_update_and_never_over_a_checkpoint(settings, c
 
 def test_staleness_is_of_the_oldest_episode():
     episodes = [Episode(str(version), 0, 0, (), policy_version=version) for version in (4, 5)]
-    assert staleness_of(episodes, 6) == 1
-    assert staleness_of([], 6) == 0
+    assert rollout_metrics(episodes, {}, 6)["rollout/staleness"] == 1

@@ -10,7 +10,7 @@ from lookact.recipes.vla_ppo.config import EnvConfig
 from lookact.recipes.vla_ppo.evaluate import OOD_SHIFTS
 from lookact.recipes.vla_ppo.task import table_maker
 from lookact.recipes.world_duel.config import EnvConfig as WorldDuelEnv
-from lookact.recipes.world_duel.data import env_maker
+from lookact.recipes.world_duel.f1.environments import env_maker
 
 
 def test_the_table_is_as_the_settings_say():

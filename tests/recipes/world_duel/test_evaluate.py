@@ -11,14 +11,16 @@ from lookact.recipes.world_duel.config import PRESETS, EnvConfig
 from lookact.recipes.world_duel.data import (
     Data,
     FrozenExplorer,
+    begin_phase,
+    duel_errors,
     explore,
     open_model,
     open_state,
     record_expert,
     record_scripted,
 )
-from lookact.recipes.world_duel.evaluate import duel_errors, duel_report, measure_explorer
-from lookact.recipes.world_duel.train import adversarial_step, begin_phase
+from lookact.recipes.world_duel.evaluate import duel_report, measure_explorer
+from lookact.recipes.world_duel.train import adversarial_step
 
 CONFIG = replace(PRESETS["debug"], env=EnvConfig(name="memory_curtain", num_envs=2, steps_per_episode=8))
 TABLE = replace(
@@ -117,7 +119,7 @@ def test_the_frozen_explorers_episodes_stay_while_the_world_model_learns():
     state = open_state(CONFIG, None)
     state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
     state.explorer.model.load_state_dict(state.world_model.state_dict())
-    found, random = (explore(state.explorer, state.envs, CONFIG.env, 0, split, 0)[1] for split in ("explore", "other"))
+    found, random = (explore(state.explorer, state.envs, CONFIG, split, 0)[1] for split in ("explore", "other"))
     data = Data(None, None, random, ())
     state.frozen_explorer.episodes.add(found)
     state.frozen_explorer.initial_errors = duel_errors(state, data, stride=1)

@@ -8,7 +8,8 @@ from lookact.algorithms.world_model import encode_sequences, inputs_at, run_memo
 from lookact.models.actor_critic import score
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import explore, make_envs, open_model, open_state, reward_terms
+from lookact.recipes.world_duel.data import explore, open_model, open_state, reward_terms
+from lookact.recipes.world_duel.f1.environments import make_envs
 from lookact.recipes.world_duel.train import student_step
 
 CONFIG = replace(PRESETS["debug"], env=EnvConfig(name="memory_curtain", num_envs=3, steps_per_episode=7))
@@ -25,7 +26,7 @@ def test_step_by_step_an_explorer_sees_what_a_whole_sequence_shows(stride):
     cfg = replace(CONFIG, model=replace(CONFIG.model, stride=stride))
     world_model, explorer = make(cfg)
     envs = make_envs(cfg.env)
-    rollout, found = explore(explorer, envs, cfg.env, cfg.seed, "train", 1)
+    rollout, found = explore(explorer, envs, cfg, "train", 1)
     assert found.wrist.shape[:2] == (3, 8)
     encoded = encode_sequences(world_model, found)
     whole, _ = inputs_at(world_model, encoded, torch.arange(7), run_memory(world_model, encoded)[:, :-1], stride=stride)
@@ -43,7 +44,7 @@ def test_step_by_step_an_explorer_sees_what_a_whole_sequence_shows(stride):
 def test_exploring_is_the_same_each_time_and_differs_by_number():
     _, explorer = make()
     envs = make_envs(CONFIG.env)
-    one, again, other = (explore(explorer, envs, CONFIG.env, 0, "train", n)[1] for n in (1, 1, 2))
+    one, again, other = (explore(explorer, envs, CONFIG, "train", n)[1] for n in (1, 1, 2))
     assert one.actions.equal(again.actions)
     assert one.wrist.equal(again.wrist)
     assert not one.actions.equal(other.actions)
@@ -52,9 +53,11 @@ def test_exploring_is_the_same_each_time_and_differs_by_number():
 
 @pytest.mark.parametrize("kind", ["entropy", "surprise", "disagreement"])
 def test_every_step_is_paid(kind):
-    world_model, explorer = make()
-    _, found = explore(explorer, make_envs(CONFIG.env), CONFIG.env, 0, "train", 1)
-    parts = reward_terms(world_model, found, replace(CONFIG, rewards=replace(CONFIG.rewards, uncertainty=kind)))
+    cfg = replace(CONFIG, rewards=replace(CONFIG.rewards, uncertainty=kind))
+    state = open_state(cfg, None)
+    state.world_model.vq.codebooks.normal_(generator=torch.Generator().manual_seed(0))
+    _, found = explore(state.explorer, state.envs, cfg, "train", 1)
+    parts = reward_terms(state, found, cfg)
     assert parts.uncertainty.shape == parts.divergence.shape == (3, 7)
     assert (parts.uncertainty > 0).all()
     assert ((parts.divergence > 0) & (parts.divergence <= 1)).all()
@@ -70,7 +73,7 @@ def test_an_explorer_by_flow_matching_is_scored_as_it_acted(chunk):
     with torch.no_grad():
         # a fresh velocity is nearly zero
         explorer.model.action_head.output.weight.mul_(50)
-    rollout, sequences = explore(explorer, state.envs, cfg.env, 0, "x", 0)
+    rollout, sequences = explore(explorer, state.envs, cfg, "x", 0)
     batch = make_batch(rollout, rollout.rewards, rollout.rewards)
     size = explorer.spec.action_size
     assert batch.inputs.actions.shape[1] == explorer.spec.sample_size == 11 * chunk * size
@@ -107,7 +110,7 @@ def test_a_student_step_moves_the_explorer_and_not_the_world_model():
 
 def test_the_advantage_of_the_last_step_is_bootstrapped_with_the_value_of_what_follows_it():
     _, explorer = make()
-    rollout, found = explore(explorer, make_envs(CONFIG.env), CONFIG.env, 0, "train", 1)
+    rollout, found = explore(explorer, make_envs(CONFIG.env), CONFIG, "train", 1)
     rewards = torch.arange(21.0).reshape(7, 3)
     advantages = compute_advantages(rollout, rewards, gamma=0.5, lam=0.0)
     assert advantages.shape == (7, 3) == rollout.mask.shape == found.mask.T.shape

@@ -72,9 +72,14 @@ def test_a_student_is_paid_by_the_frozen_world_model_of_a_teacher(train, tmp_pat
     env.close()
 
 
+def test_without_single_arm_the_table_has_two():
+    env = make_f1_env(single_arm=False, max_steps=3, control="delta_qpos", image_size=16)
+    shown, _ = env.reset(seed=0)
+    assert (env.action_space.shape, shown["state"].shape, shown["action_history"].shape) == ((16,), (22,), (4, 16))
+    env.close()
+
+
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="the table has one arm"):
-        make_f1_env(single_arm=False)
     with pytest.raises(ConfigError, match="give teacher"):
         make_f1_env(phase="student")
     with pytest.raises(ConfigError, match="choose teacher or student"):

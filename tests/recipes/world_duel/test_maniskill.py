@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import make_envs, plan_episodes, random_actions, record_random
+from lookact.recipes.world_duel.data import random_actions, record_random
+from lookact.recipes.world_duel.f1.environments import make_envs, plan_episodes
 from lookact.recipes.world_duel.train import evaluate, main
 from lookact.rollout.recording import record
 

@@ -17,7 +17,8 @@ from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel import train as world_duel
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig, ModelConfig, phase_at, planned
-from lookact.recipes.world_duel.data import cameras_of, env_maker, open_model, open_state
+from lookact.recipes.world_duel.data import cameras_of, open_model, open_state
+from lookact.recipes.world_duel.f1.environments import env_maker
 from lookact.recipes.world_duel.train import evaluate, main
 
 DEBUG = PRESETS["debug"]
@@ -39,7 +40,7 @@ def test_phase_task_is_cloning_then_ppo_and_no_part_of_all():
 
 
 def test_an_environment_without_an_expert_is_refused(train):
-    with pytest.raises(ConfigError, match="has an expert in tabletop and memory_curtain, not in noisy_tv"):
+    with pytest.raises(ConfigError, match="has an expert in tabletop, two_arms, memory_curtain, not in noisy_tv"):
         train(main, replace(SHORT, env=replace(SHORT.env, name="noisy_tv")))
 
 

@@ -10,8 +10,7 @@ import pytest
 from lookact.algorithms.rollouts import LocalRollouts
 from lookact.errors import StaleWeights, TokenMismatch
 from lookact.models.vlm.loading import merged_state
-from lookact.rollout.collect import collect
-from lookact.rollout.env_pool import EnvPool
+from lookact.rollout.collect import EnvPool, collect
 from lookact.rollout.samplers.hf import HFSampler
 from lookact.rollout.samplers.settings import Concurrency, Sampling
 from lookact.rollout.samplers.vllm import VllmSampler

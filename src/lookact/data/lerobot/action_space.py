@@ -24,7 +24,7 @@ class ActionSpace:
 
     control: Literal["ee_delta", "ee_absolute", "delta_qpos", "absolute_qpos"]
     """Of the tool or of the joints, as a change or as a goal."""
-    rotation: Literal["none", "axis_angle", "euler", "quaternion", "rot6d"]
+    rotation: Literal["none", "yaw", "axis_angle", "euler", "quaternion", "rot6d"]
     gripper: Literal["none", "open_positive", "close_positive"]
     rate: float
     """Actions a second."""

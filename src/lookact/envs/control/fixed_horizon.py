@@ -104,6 +104,29 @@ class FixedHorizon(gymnasium.Env[State, State]):
         return scaled
 
 
+class FixedStart(gymnasium.Env[State, State]):
+    """A control environment whose episodes all begin where one seed puts them, whatever seed they are reset with."""
+
+    def __init__(self, inner: ControlEnv, seed: int = 0) -> None:
+        self.inner, self.seed, self.horizon = inner, seed, horizon_of(inner)
+        self.observation_space, self.action_space = inner.observation_space, inner.action_space
+        self.metadata, self.render_mode = inner.metadata, inner.render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[State, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.inner.reset(seed=self.seed, options=options)
+
+    def step(self, action: State) -> tuple[State, float, bool, bool, dict[str, Any]]:
+        state, reward, terminated, truncated, info = self.inner.step(action)
+        return state, float(reward), terminated, truncated, info
+
+    def render(self) -> Any:
+        return self.inner.render()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
 def horizon_of(env: ControlEnv) -> int:
     """Decisions in each of its episodes."""
     return int(env.horizon)  # type: ignore[attr-defined]

@@ -55,6 +55,12 @@ TOUCHES_OBJECTS, TOUCHES_WORLD, TOUCHES_ARM = 1, 2, 4
 SHELL, JOINT, DARK = (0.93, 0.94, 0.96, 1.0), (0.42, 0.45, 0.5, 1.0), (0.16, 0.17, 0.19, 1.0)
 
 
+SECOND = "second_"
+"""Before all names of a second arm."""
+SECOND_BASE, SECOND_TURN = np.array([0.5, 0.62, 0.0]), -np.pi / 2
+"""Where a second arm stands, at the table's side, and how it is turned: its forward is the table's -y."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """A capsule or cylinder between two points of a link's frame."""
@@ -90,6 +96,15 @@ def add_arm(spec: Any) -> None:
     for side, sign in (("left", 1.0), ("right", -1.0)):
         _add_finger(hand, side, sign)
         _add_servo(spec, side, FINGER_GAIN, FINGER_FORCE, (0.0, FINGER_TRAVEL))
+
+
+def add_second_arm(spec: Any) -> None:
+    """Put another arm of the same make at the table's side; its joints and servos come after all others."""
+    arm = mujoco.MjSpec()
+    arm.compiler.degree = False
+    add_arm(arm)
+    turn = [np.cos(SECOND_TURN / 2), 0, 0, np.sin(SECOND_TURN / 2)]
+    spec.attach(arm, prefix=SECOND, frame=spec.worldbody.add_frame(pos=SECOND_BASE, quat=turn))
 
 
 def _add_pedestal(world: Any) -> None:

@@ -1,8 +1,9 @@
 """From actions to joint targets: small moves of the tool by inverse kinematics, or of the joints themselves.
 
 Actions lie in [-1, 1]. In both modes the last number is how far the gripper shall be open: -1 closed, 1 open.
-`ee_delta` moves the tool by up to `STEP_METRES` along x, y and z of the table, fingers pointing down; `delta_qpos`
-turns each of the seven joints by up to `STEP_RADIANS`.
+`ee_delta` moves the tool by up to `STEP_METRES` along x, y and z of the table, fingers pointing down; `ee_delta_yaw`
+also turns the hand about the vertical, by up to `STEP_YAW`; `delta_qpos` turns each of the seven joints by up to
+`STEP_RADIANS`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME, LIMITS
-from lookact.envs.tabletop.orientation import Vector, rotation_error
+from lookact.envs.tabletop.orientation import Vector, about_vertical, rotation_error
 from lookact.envs.tabletop.sizes import ACTION_SIZES
 from lookact.errors import ConfigError
 
 STEP_METRES = 0.025
 STEP_RADIANS = 0.08
+STEP_YAW = 0.25
+YAW_LIMIT = 1.6
+"""Radians that the hand may be turned by from where its fingers open sideways."""
 REACH_LOW, REACH_HIGH = np.array([0.26, -0.32, 0.013]), np.array([0.74, 0.32, 0.4])
 """The box the tool is kept in by `ee_delta`."""
 DOWN = np.diag([1.0, -1.0, -1.0])
@@ -51,23 +55,25 @@ class Kinematics:
         mujoco.mj_kinematics(self.model, self.scratch)
         return np.array(self.scratch.site_xpos[self.tool])
 
-    def step(self, joints: Vector, wanted: Vector) -> Vector:
-        """One damped least-squares step (7,) that brings the tool towards `wanted`, fingers down, elbow near home."""
+    def step(self, joints: Vector, wanted: Vector, turn: Vector = DOWN) -> Vector:
+        """One damped least-squares step (7,) that brings the tool towards `wanted` and the hand towards `turn` (3, 3),
+        elbow near home."""
         here = self.position(joints)
         mujoco.mj_comPos(self.model, self.scratch)
         mujoco.mj_jacSite(self.model, self.scratch, self.jacobian[:3], self.jacobian[3:], self.tool)
         slope = self.jacobian[:, :7]
         self.error[:3] = wanted - here
-        self.error[3:] = rotation_error(DOWN, self.scratch.site_xmat[self.tool].reshape(3, 3))
+        self.error[3:] = rotation_error(turn, self.scratch.site_xmat[self.tool].reshape(3, 3))
         homing = 0.05 * (HOME - joints)
         # what the redundant joint does without moving the tool goes towards home
         pull: Vector = slope.T @ np.linalg.solve(slope @ slope.T + DAMPING, self.error - slope @ homing)
         return pull + homing
 
-    def solve(self, joints: Vector, wanted: Vector, steps: int) -> Vector:
-        """Joints (7,) within their limits after so many steps from `joints`."""
+    def solve(self, joints: Vector, wanted: Vector, steps: int, yaw: float = 0.0) -> Vector:
+        """Joints (7,) within their limits after so many steps from `joints`, fingers down and turned by `yaw`."""
+        turn = about_vertical(yaw) @ DOWN if yaw else DOWN
         for _ in range(steps):
-            joints = between(joints + self.step(joints, wanted), LOW, HIGH)
+            joints = between(joints + self.step(joints, wanted, turn), LOW, HIGH)
         return joints
 
 
@@ -85,7 +91,7 @@ class Controller:
         """Start from these joints, gripper open."""
         self.joints = joints.copy()
         self.tool = self.kinematics.position(joints)
-        self.opening = 1.0
+        self.yaw, self.opening = 0.0, 1.0
 
     def command(self, action: NDArray[np.float32], measured: Vector) -> Vector:
         """Targets (9,) of the seven joints and the two fingers, given the joints as they are."""
@@ -94,15 +100,23 @@ class Controller:
         if self.mode == "ee_delta":
             self.tool = between(self.tool + STEP_METRES * wish[:3], REACH_LOW, REACH_HIGH)
             wanted = self.kinematics.solve(self.joints, self.tool, 2)
+        elif self.mode == "ee_delta_yaw":
+            self.tool = between(self.tool + STEP_METRES * wish[:3], REACH_LOW, REACH_HIGH)
+            self.yaw = min(max(self.yaw + STEP_YAW * float(wish[3]), -YAW_LIMIT), YAW_LIMIT)
+            wanted = self.kinematics.solve(self.joints, self.tool, 2, self.yaw)
         else:
             wanted = self.joints + STEP_RADIANS * wish[:7]
         self.joints = between(between(wanted, measured - LEASH, measured + LEASH), LOW, HIGH)
         return np.append(self.joints, [FINGER_TRAVEL * self.opening] * 2)
 
-    def action_towards(self, tool: Vector, opening: float) -> NDArray[np.float32]:
-        """The action that brings the tool as near to `tool` as one step can."""
+    def action_towards(self, tool: Vector, opening: float, turn: float = 0.0) -> NDArray[np.float32]:
+        """The action that brings the tool as near to `tool`, and turns the hand as much of `turn`, as one step can."""
         if self.mode == "ee_delta":
             move = (tool - self.tool) / STEP_METRES
+        elif self.mode == "ee_delta_yaw":
+            move = (tool - self.tool) / STEP_METRES
+            move = move / max(1.0, float(np.abs(move).max()))
+            move = np.append(move, min(max(turn / STEP_YAW, -1.0), 1.0))
         else:
             here = self.kinematics.position(self.joints)
             shift = tool - here
@@ -112,11 +126,12 @@ class Controller:
         return np.append(move, 2 * opening - 1).astype(np.float32)
 
     def state(self) -> Vector:
-        """(11,) all that the next command depends on."""
-        return np.concatenate([self.joints, self.tool, [self.opening]])
+        """(12,) all that the next command depends on."""
+        return np.concatenate([self.joints, self.tool, [self.opening, self.yaw]])
 
     def restore(self, state: Vector) -> None:
-        self.joints, self.tool, self.opening = state[:7].copy(), state[7:10].copy(), float(state[10])
+        self.joints, self.tool = state[:7].copy(), state[7:10].copy()
+        self.opening, self.yaw = float(state[10]), float(state[11]) if len(state) > 11 else 0.0
 
 
 def pad(vectors: NDArray[np.float32], size: int = 32) -> NDArray[np.float32]:

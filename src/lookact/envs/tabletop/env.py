@@ -17,10 +17,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from lookact.envs.rooms.interface import PRINTABLE, Shown, episode_seeds
-from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME
+from lookact.envs.tabletop.arm import FINGER_TRAVEL, HOME, SECOND
 from lookact.envs.tabletop.control import Controller, between
+from lookact.envs.tabletop.drawers import HANDLE_PLACE
 from lookact.envs.tabletop.language import LONGEST, phrase
-from lookact.envs.tabletop.orientation import Vector
+from lookact.envs.tabletop.orientation import Vector, folded, heading
 from lookact.envs.tabletop.randomise import (
     SHIFTS,
     TOOL_START,
@@ -31,17 +32,24 @@ from lookact.envs.tabletop.randomise import (
     shifts,
 )
 from lookact.envs.tabletop.rendering import Renderer
-from lookact.envs.tabletop.scene import HEIGHTS, Layout, build_model
-from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE, TRUE_STATE_SIZE
+from lookact.envs.tabletop.scene import BLOCK, HEIGHTS, KINDS, STAND_HEIGHT, Layout, build_model
+from lookact.envs.tabletop.sizes import ACTION_SIZES, STATE_SIZE, true_state_size
 from lookact.envs.tabletop.staging import dress, place
-from lookact.envs.tabletop.tasks import TASKS, Situation, progress
+from lookact.envs.tabletop.tasks import ON_BLOCK, ON_STAND, TASKS, Situation, progress
 from lookact.errors import ConfigError, EnvError
 from lookact.seeding import numpy_rng
 from lookact.types import Image, Observation
 
 SUBSTEPS = 10
 FACTS_SIZE = 21
-TARGETS = {"reach": "none", "push": "mark", "pick_place": "stand"}
+TARGETS = {
+    "reach": "none",
+    "push": "mark",
+    "pick_place": "stand",
+    "stack": "block",
+    "open_drawer": "drawer",
+    "close_drawer": "drawer",
+}
 CAMERAS = ("head", "wrist")
 FAR = 10.0
 """Beyond any number of a state."""
@@ -74,11 +82,16 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         randomise: Randomisation | None = None,
         shift: str = "none",
         distractors: int = 0,
+        objects: str = "plain",
+        action_noise: float = 0.0,
+        latency: int = 0,
         true_state: bool = False,
+        second_arm: bool = False,
         render_mode: str | None = None,
     ) -> None:
         for name, value, known in (
             ("task", task, TASKS),
+            ("objects", objects, tuple(KINDS)),
             ("reward", reward, ("dense", "sparse")),
             ("shift", shift, SHIFTS),
         ):
@@ -86,11 +99,15 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
                 raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
         if unknown := set(cameras) - set(CAMERAS):
             raise ConfigError(f"cameras has {sorted(unknown)}: choose from {', '.join(CAMERAS)}")
+        if objects == "long" and control == "ee_delta":
+            raise ConfigError("long objects can't be held while the hand does not turn: set control to ee_delta_yaw")
         self.task, self.cameras, self.max_steps, self.reward = task, tuple(cameras), max_steps, reward
         self.terminate_on_success, self.shift, self.image_size = terminate_on_success, shift, image_size
         self.randomise, self.true_state = randomise or Randomisation(), true_state
-        self.render_mode = render_mode
-        self.layout = Layout(TARGETS[task], distractors)
+        self.action_noise, self.latency, self.render_mode = action_noise, latency, render_mode
+        self.layout = Layout(
+            TARGETS[task], distractors, kind=objects, sizes=self.randomise.sizes, second_arm=second_arm
+        )
         self.model = build_model(self.layout)
         self.data = mujoco.MjData(self.model)
         self._nominal = {
@@ -108,7 +125,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         """Options `scene_seed` and `start_seed` fix the look and wording, and the places; else `seed` does."""
         super().reset(seed=seed)
         self._begin(*episode_seeds(self, seed, options))
-        return self._shown(), self._info()
+        return self.shown(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
         if self._over:
@@ -117,7 +134,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         if valid:
             self._delayed.append(np.array(action, np.float32))
             if len(self._delayed) > self.dynamics.latency:
-                self.data.ctrl[:] = self.controller.command(self._delayed.pop(0), self.data.qpos[:7])
+                executed = self._disturbed(self._delayed.pop(0))
+                self.data.ctrl[:9] = self.controller.command(executed, self.data.qpos[:7])
         mujoco.mj_step(self.model, self.data, SUBSTEPS)
         # a step leaves positions and contacts as they were before its last move
         mujoco.mj_forward(self.model, self.data)
@@ -129,7 +147,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         truncated = not terminated and self.steps >= self.max_steps
         self._over = terminated or truncated
         reward = self.progress - before if self.reward == "dense" else float(success)
-        return self._shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
+        return self.shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
 
     def render(self) -> Image | None:
         """The head camera's picture."""
@@ -154,25 +172,58 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         roles = self._roles[self.data.contact.geom]
         pairs = (roles[:, 0] | roles[:, 1]).tolist()
         left, right = (OBJECT | LEFT_PAD) in pairs, (OBJECT | RIGHT_PAD) in pairs
+        target, support, room = self._target_place, STAND_HEIGHT, ON_STAND
+        if self.layout.targets == "block":
+            x, y, z = self.data.xpos[self._block]
+            target, support, room = np.array([x, y, 0.0]), float(z) + BLOCK[2], ON_BLOCK
+        handle = self.layout.targets == "drawer"
         return Situation(
             tool=self.data.site_xpos[self._tool].copy(),
-            object=self.data.xpos[self._object].copy(),
-            target=self._target_place,
-            rest=HEIGHTS[self.look.objects[0][1]],
+            object=(self.data.geom_xpos[self._handle] if handle else self.data.xpos[self._object]).copy(),
+            target=target,
+            rest=HANDLE_PLACE[2] if handle else HEIGHTS[self.look.objects[0][1]] * self.look.sizes[0],
             held=left and right,
             touched=left or right,
+            support=support,
+            room=room,
+            misaligned=self._misaligned() if self.controller.mode == "ee_delta_yaw" else 0.0,
         )
 
-    def rearrange(self, tool: Vector, opening: float, object: Vector | None = None) -> Shown:
-        """The present scene with the tool (3,), and the object's middle (3,) if given, put elsewhere, at rest."""
-        self._place_arm(tool, opening)
+    def _misaligned(self) -> float:
+        """Radians from how the hand is turned to the nearest way to close it across the object."""
+        turn = heading(self.data.xmat[self._object]) - heading(self.data.site_xmat[self._tool])
+        return folded(turn, np.pi / 2 if self.layout.kind == "plain" and self.layout.objects else np.pi)
+
+    def _disturbed(self, action: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The action as it is executed: with the noise of this step, if there is any."""
+        if not self.action_noise:
+            return action
+        noise = numpy_rng(self._seeds[1], "actuators", self.steps).normal(size=action.shape)
+        return (action + self.action_noise * noise).astype(np.float32)
+
+    def rearrange(
+        self,
+        tool: Vector,
+        opening: float,
+        object: Vector | None = None,
+        *,
+        yaw: float = 0.0,
+        drawer: float | None = None,
+    ) -> Shown:
+        """The present scene at rest with the tool (3,), and the object's middle (3,) if given, put elsewhere.
+
+        The hand is turned by `yaw`, and the drawer asked for is open by `drawer` metres if that is given.
+        """
+        self._place_arm(tool, opening, yaw)
         if object is not None:
             address = self.model.joint("object0").qposadr[0]
             self.data.qpos[address : address + 3] = object
+        if drawer is not None:
+            self.data.qpos[self.model.joint("target0").qposadr[0]] = drawer
         mujoco.mj_forward(self.model, self.data)
         self._now = self.situation()
         self.progress = progress(self.task, self._now)
-        return self._shown()
+        return self.shown()
 
     def state_dict(self) -> dict[str, Any]:
         """The episode as it stands: an environment made alike that loads it goes on bit for bit."""
@@ -201,13 +252,14 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.steps, self._over, self.progress = state["steps"], state["over"], state["progress"]
         self._now = self.situation()
         self.np_random.bit_generator.state = state["random"]
-        return self._shown()
+        return self.shown()
 
     def _begin(self, scene_seed: int, start_seed: int) -> None:
         self._seeds = (scene_seed, start_seed)
         things = 1 + self.layout.distractors
-        self.look = draw_look(scene_seed, self.randomise, self.shift, things=things, clutter=self.layout.clutter)
-        self.start = draw_start(start_seed, self.task, self.shift, things=things)
+        of: dict[str, Any] = {"things": things, "kind": self.layout.kind}
+        self.look = draw_look(scene_seed, self.randomise, self.shift, clutter=self.layout.clutter, **of)
+        self.start = draw_start(start_seed, self.task, self.shift, **of)
         self.instruction = phrase(
             self.task,
             object=" ".join(self.look.objects[0]),
@@ -215,7 +267,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             held_out=shifts(self.shift, "wording"),
             rng=numpy_rng(scene_seed, "wording"),
         )
-        self.dynamics, self._delayed = draw_dynamics(start_seed, self.shift), []
+        self.dynamics, self._delayed = draw_dynamics(start_seed, self.shift, latency=self.latency), []
         self._set_dynamics()
         mujoco.mj_resetData(self.model, self.data)
         dress(self.model, self.look, self.layout)
@@ -237,53 +289,71 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         # what the solver derives from masses
         mujoco.mj_setConst(self.model, self.data)
 
-    def _place_arm(self, tool: Vector, opening: float = 1.0) -> None:
-        joints = self.controller.kinematics.solve(self._ready, tool, 6)
+    def _place_arm(self, tool: Vector, opening: float = 1.0, yaw: float = 0.0) -> None:
+        joints = self.controller.kinematics.solve(self._ready, tool, 6 if yaw == 0.0 else 12, yaw)
         self.controller.begin(joints)
+        self.controller.yaw = yaw
         self.data.qpos[:7] = self.data.ctrl[:7] = joints
         self.data.qpos[7:9] = self.data.ctrl[7:9] = FINGER_TRAVEL * opening
 
     def _locate(self) -> None:
         self._tool = self.model.site("tool").id
-        self._object = self.model.body("object0").id
-        self._objects = [self.model.body(f"object{number}").id for number in range(1 + self.layout.distractors)]
+        # a drawer takes the object's part
+        name = "target" if self.layout.targets == "drawer" else "object"
+        self._object = self.model.body(f"{name}0").id
+        self._objects = [self.model.body(f"{name}{number}").id for number in range(1 + self.layout.distractors)]
+        if self.layout.targets == "block":
+            self._block = self.model.body("target0").id
+        if self.layout.targets == "drawer":
+            self._handle = self.model.geom("target0_handle").id
         self._object_geoms = np.isin(self.model.geom_bodyid, self._objects)
-        root = self.model.body_rootid[self.model.site_bodyid[self._tool]]
-        self._robot_geoms = self.model.body_rootid[self.model.geom_bodyid] == root
+        arms = [self._tool, *([self.model.site(f"{SECOND}tool").id] if self.layout.second_arm else [])]
+        roots = self.model.body_rootid[self.model.site_bodyid[arms]]
+        self._robot_geoms = np.isin(self.model.body_rootid[self.model.geom_bodyid], roots)
         self._roles = np.where(self.model.geom_bodyid == self._object, OBJECT, 0)
         self._roles[self.model.geom("left_pad").id] = LEFT_PAD
         self._roles[self.model.geom("right_pad").id] = RIGHT_PAD
 
     def _observation_space(self) -> spaces.Dict:
         if not self.cameras:
-            return spaces.Dict({"state": spaces.Box(-FAR, FAR, (FACTS_SIZE,), np.float32)})
+            size = FACTS_SIZE + (self.controller.mode == "ee_delta_yaw")
+            return spaces.Dict({"state": spaces.Box(-FAR, FAR, (size,), np.float32)})
         parts: dict[str, spaces.Space[Any]] = {
             camera: spaces.Box(0, 255, (self.image_size, self.image_size, 3), np.uint8) for camera in self.cameras
         }
         parts["state"] = spaces.Box(-FAR, FAR, (STATE_SIZE,), np.float32)
         parts["instruction"] = spaces.Text(LONGEST, charset=PRINTABLE)
         if self.true_state:
-            parts["true_state"] = spaces.Box(-np.inf, np.inf, (TRUE_STATE_SIZE,), np.float32)
+            size = true_state_size(self.controller.mode)
+            parts["true_state"] = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         return spaces.Dict(parts)
 
-    def _shown(self) -> Shown:
+    def shown(self) -> Shown:
+        """The observation of the present state."""
         joints = self.data.qpos[:9].tolist()
         arm = [*joints[:7], (joints[7] + joints[8]) / (2 * FINGER_TRAVEL), *self.data.site_xpos[self._tool].tolist()]
         if not self.cameras:
             now = self._now
             facts = [*arm, *now.object, *(now.object - now.tool), *(now.target - now.object), float(now.held)]
+            facts += self._turns()
             return {"state": between(np.array(facts), -FAR, FAR).astype(np.float32)}
         shown = {**self._draw(self.cameras), "state": np.array(arm, np.float32), "instruction": self.instruction}
         return shown | ({"true_state": self._true_state()} if self.true_state else {})
 
     def _true_state(self) -> NDArray[np.float32]:
-        """(14,) what a value depends on: offsets and distances in decimetres, height, opening, contacts, progress."""
+        """(14,) what a value depends on: offsets and distances in decimetres, height, opening, contacts, progress.
+
+        Where the hand can turn, (15,): also the angle to the object's grip.
+        """
         now, opening = self._now, float(self.data.qpos[7:9].mean()) / FINGER_TRAVEL
         reach, carry = 10 * (now.object - now.tool), 10 * (now.target - now.object)
         lengths = [np.linalg.norm(reach), np.linalg.norm(reach[:2]), np.linalg.norm(carry[:2])]
         height = 10 * (float(now.object[2]) - now.rest)
         facts = [*reach, *carry, *lengths, height, opening, now.held, now.touched, self.progress]
-        return np.array(facts, np.float32)
+        return np.array(facts + self._turns(), np.float32)
+
+    def _turns(self) -> list[float]:
+        return [self._now.misaligned] if self.controller.mode == "ee_delta_yaw" else []
 
     def _draw(self, cameras: tuple[str, ...]) -> dict[str, Image]:
         if self._renderer is None:

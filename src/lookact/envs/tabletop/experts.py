@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.envs.rooms.interface import Shown
+from lookact.envs.tabletop.drawers import ON_HANDLE
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.orientation import Vector
-from lookact.envs.tabletop.scene import STAND_HEIGHT
 from lookact.envs.tabletop.tasks import ABOVE, BEHIND, Situation, behind, placed
 from lookact.seeding import numpy_rng
 
@@ -63,8 +63,9 @@ def record(
 
 def expert_action(env: Tabletop) -> NDArray[np.float32]:
     """The expert's action (a,) in the environment's present state and control mode."""
-    goal, opening = EXPERTS[env.task](env.situation())
-    return env.controller.action_towards(goal, opening)
+    now = env.situation()
+    goal, opening = EXPERTS[env.task](now)
+    return env.controller.action_towards(goal, opening, now.misaligned)
 
 
 def _reach(now: Situation) -> tuple[Vector, float]:
@@ -97,17 +98,46 @@ def _grasp(now: Situation) -> tuple[Vector, float]:
     aside = float(np.linalg.norm((now.object - now.tool)[:2]))
     grip = np.array([*now.object[:2], max(now.object[2] - 0.002, 0.014)])
     closing = aside < ALIGNED and abs(now.tool[2] - grip[2]) < 0.008
-    return grip + np.array([0, 0, HOVER * _share(aside, 0.008, 0.035)]), CLOSED if closing else OPEN
+    # a hand that is yet to turn stays above the object, too
+    funnel = max(_share(aside, 0.008, 0.035), _share(abs(now.misaligned), 0.1, 0.4))
+    return grip + np.array([0, 0, HOVER * funnel]), CLOSED if closing else OPEN
 
 
 def _carry(now: Situation) -> tuple[Vector, float]:
-    """Lift, go towards the stand, come down on it as on a funnel, let go."""
+    """Lift, go towards the target, come down on it as on a funnel, let go."""
     aside = float(np.linalg.norm((now.target - now.object)[:2]))
-    height = now.object[2] - now.rest - STAND_HEIGHT
-    # an object beside the stand rises before it travels
+    height = now.object[2] - now.rest - now.support
+    # an object beside the target rises before it travels
     across = now.target if height > 0.008 or aside < 0.03 else now.object
-    goal = np.array([*across[:2], now.rest + STAND_HEIGHT + 0.001 + CARRY * _share(aside, 0.015, 0.07)])
-    return goal + now.tool - now.object, OPEN if aside < 0.02 and height < 0.005 else CLOSED
+    over = min(0.015, 0.5 * now.room)
+    goal = np.array([*across[:2], now.rest + now.support + 0.001 + CARRY * _share(aside, over, 0.07)])
+    return goal + now.tool - now.object, OPEN if aside < min(0.02, 0.6 * now.room) and height < 0.005 else CLOSED
+
+
+def _open_drawer(now: Situation) -> tuple[Vector, float]:
+    """Hold the handle from above and take it to where it is once the drawer is open."""
+    grip = now.object + ON_HANDLE
+    aside = float(np.linalg.norm((now.object - now.tool)[:2]))
+    if aside < ALIGNED + 0.004 and abs(now.tool[2] - grip[2]) < 0.012:
+        # a closed hand pulls, an open one first closes
+        return np.array([*(now.target if now.held else now.object)[:2], grip[2]]), CLOSED
+    return grip + np.array([0, 0, 0.05 * _share(aside, 0.008, 0.035)]), OPEN
+
+
+def _close_drawer(now: Situation) -> tuple[Vector, float]:
+    """Get before the handle with a closed hand, low enough to meet it, and push it home."""
+    way = (now.target - now.object)[:2]
+    way = way / max(float(np.linalg.norm(way)), 1e-6)
+    offset = (now.tool - now.object)[:2]
+    along, aside = float(offset @ way), float(abs(offset[0] * way[1] - offset[1] * way[0]))
+    low = now.object[2] + ON_HANDLE[2]
+    if along < -0.015 and aside < ALIGNED and now.tool[2] < low + 0.015:
+        return np.array([*(now.target[:2] - 0.015 * way), low]), CLOSED
+    start = np.array([*(now.object[:2] - 0.05 * way), low])
+    if along < -0.03 and aside < 2 * ALIGNED:
+        return start, CLOSED
+    # over the handle, clear of it
+    return start + np.array([0, 0, HOVER]), CLOSED
 
 
 def _share(distance: float, low: float, high: float) -> float:
@@ -119,4 +149,7 @@ EXPERTS: dict[str, Callable[[Situation], tuple[Vector, float]]] = {
     "reach": _reach,
     "push": _push,
     "pick_place": _pick_place,
+    "stack": _pick_place,
+    "open_drawer": _open_drawer,
+    "close_drawer": _close_drawer,
 }

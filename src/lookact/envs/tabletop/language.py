@@ -61,6 +61,54 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "your job is to place the {object} on the {target}",
         "now the {object}, onto the {target}",
     ),
+    "stack": (
+        "stack the {object} on the {target}",
+        "put the {object} on top of the {target}",
+        "pick up the {object} and stack it on the {target}",
+        "lift the {object} onto the {target}",
+        "take the {object} and set it down on the {target}",
+        "place the {object} on the {target}",
+        "build a tower: the {object} on the {target}",
+        "carry the {object} to the {target} and let go",
+        "find the {object}, pick it up and lay it on the {target}",
+        "on the {target}, put the {object}",
+        "onto the {target} with the {object}",
+        "the {target} goes below, the {object} on top",
+        "the {target} needs the {object} on it",
+        "see the {target}? stack the {object} on it",
+        "i want the {object} on the {target}",
+        "the {object} should be on the {target}",
+        "can you stack the {object} on the {target}?",
+        "now the {object}, onto the {target}",
+    ),
+    "open_drawer": (
+        "open the {target}",
+        "pull the {target} open",
+        "pull out the {target}",
+        "take the handle of the {target} and pull",
+        "draw the {target} out",
+        "the {target} should be open",
+        "i want the {target} open",
+        "can you open the {target}?",
+        "your job is to open the {target}",
+        "find the {target} and pull it out",
+        "see the {target}? open it",
+        "now the {target}, all the way out",
+    ),
+    "close_drawer": (
+        "close the {target}",
+        "push the {target} shut",
+        "push in the {target}",
+        "slide the {target} back in",
+        "shut the {target}",
+        "the {target} should be closed",
+        "i want the {target} closed",
+        "can you close the {target}?",
+        "your job is to close the {target}",
+        "find the {target} and push it in",
+        "see the {target}? close it",
+        "now the {target}, all the way in",
+    ),
 }
 HELD_OUT_WORDINGS: dict[str, tuple[str, ...]] = {
     "reach": (
@@ -84,8 +132,33 @@ HELD_OUT_WORDINGS: dict[str, tuple[str, ...]] = {
         "make sure that the {target} ends up holding the {object}",
         "the {target} is still empty: get the {object} there",
     ),
+    "stack": (
+        "the {object} belongs on the {target}",
+        "please grab the {object} and balance it upon the {target}",
+        "would you kindly pile the {object} onto the {target}",
+        "make sure that the {target} ends up holding the {object}",
+        "the {target} is still bare: get the {object} there",
+    ),
+    "open_drawer": (
+        "would you kindly slide the {target} towards the camera",
+        "make sure that the {target} ends up extended",
+        "please get the {target} unshut",
+        "someone needs what is inside the {target}",
+    ),
+    "close_drawer": (
+        "would you kindly tuck the {target} away",
+        "make sure that the {target} ends up sealed",
+        "please get rid of the gap before the {target}",
+        "nobody needs what is inside the {target} any more",
+    ),
 }
-TARGET_NAMES = {"push": "mark", "pick_place": "stand"}
+TARGET_NAMES = {
+    "push": "mark",
+    "pick_place": "stand",
+    "stack": "block",
+    "open_drawer": "drawer",
+    "close_drawer": "drawer",
+}
 LONGEST = 96
 """Characters of the longest instruction, with room to spare."""
 

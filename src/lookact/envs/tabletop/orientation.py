@@ -26,6 +26,22 @@ def turned(yaw: float) -> Vector:
     return np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
 
 
+def about_vertical(yaw: float) -> Vector:
+    """The matrix (3, 3) of a turn about the vertical by `yaw` radians."""
+    c, s = np.cos(yaw), np.sin(yaw)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+def heading(matrix: Vector) -> float:
+    """Radians about the vertical of a body's x axis; its rotation (3, 3) or (9,)."""
+    return float(np.arctan2(matrix.flat[3], matrix.flat[0]))
+
+
+def folded(angle: float, period: float) -> float:
+    """The angle in (-period / 2, period / 2] that differs from it by whole periods."""
+    return float(period / 2 - (period / 2 - angle) % period)
+
+
 def rotation_error(wanted: Vector, found: Vector) -> Vector:
     """The rotation vector (3,) that takes the matrix `found` to the matrix `wanted`, both (3, 3), for small angles."""
     turn = wanted @ found.T

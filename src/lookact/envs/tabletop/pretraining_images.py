@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookact.envs.tabletop.control import REACH_LOW
+from lookact.envs.tabletop.drawers import ON_HANDLE, TRAVEL
 from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.language import TARGET_NAMES
 from lookact.envs.tabletop.orientation import Vector
-from lookact.envs.tabletop.randomise import GROUNDS
+from lookact.envs.tabletop.randomise import GROUNDS, TURNS
 from lookact.envs.tabletop.scene import COLOURS
 from lookact.seeding import numpy_rng
 from lookact.types import Image
@@ -49,8 +50,15 @@ def labelled_image(env: Tabletop, seed: int) -> LabelledImage:
     env.reset(seed=seed)
     rng = numpy_rng(seed, "look")
     now = env.situation()
+    of_drawer = env.task.endswith("drawer")
+    drawer = rng.uniform(0.0, TRAVEL) if of_drawer else None
+    if of_drawer:
+        env.rearrange(now.tool, 1.0, drawer=drawer)
+        now = env.situation()
     place, opening, thing = _draw_place(rng, env.task, now.object)
-    shown = env.rearrange(place, opening, thing)
+    turns = env.controller.mode == "ee_delta_yaw"
+    yaw = float(rng.uniform(-TURNS[env.layout.kind], TURNS[env.layout.kind])) if turns else 0.0
+    shown = env.rearrange(place, opening, thing, yaw=yaw, drawer=drawer)
     now = env.situation()
     positions = np.concatenate([now.object - now.tool, now.target - now.tool]).astype(np.float32)
     things = np.stack([now.object, now.target])
@@ -63,7 +71,8 @@ def named_by(env: Tabletop) -> NDArray[np.int64]:
     """(2,) the object's colour and the target's, of the present scene's instruction."""
     (colour, _), target = env.look.objects[0], env.look.targets[0]
     goal = list(COLOURS).index(target) if env.task in TARGET_NAMES else UNNAMED
-    return np.array([list(COLOURS).index(colour), goal])
+    # a drawer's instructions name no object
+    return np.array([list(COLOURS).index(colour) if env.layout.objects else UNNAMED, goal])
 
 
 def project(env: Tabletop, camera: str, places: Vector) -> NDArray[np.float32]:
@@ -82,6 +91,8 @@ def _draw_place(rng: np.random.Generator, task: str, thing: Vector) -> tuple[Vec
     low, high = (np.array(corner) for corner in GROUNDS[task])
     anywhere = rng.uniform([*(low - 0.03), 0.015], [*(high + 0.03), 0.22])
     kind = rng.random()
+    if task.endswith("drawer") and kind < HELD:
+        return thing + ON_HANDLE + rng.normal(0.0, 0.003, 3), rng.uniform(0.2, 1.0), None
     if kind < HELD:
         return anywhere, rng.uniform(0.4, 0.6), anywhere + rng.normal(0.0, 0.003, 3)
     if kind < HELD + NEAR:

@@ -7,13 +7,22 @@ together (`FACTORS`), from ranges that training never shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from lookact.envs.tabletop.drawers import TRAVEL, handle_place, lateral
 from lookact.envs.tabletop.language import TARGET_NAMES, WORDINGS
 from lookact.envs.tabletop.orientation import Vector
-from lookact.envs.tabletop.scene import COLOURS, HEAD_EYE, HEAD_FOVY, HEAD_POINT, SHAPES, SURFACES
+from lookact.envs.tabletop.scene import (
+    COLOURS,
+    HEAD_EYE,
+    HEAD_FOVY,
+    HEAD_POINT,
+    PLAIN_NAMES,
+    SHAPES,
+    SURFACES,
+)
 from lookact.errors import EnvError
 from lookact.seeding import numpy_rng
 
@@ -35,12 +44,17 @@ HELD_OUT_PAIRS = (
     ("purple", "brick"),
     ("orange", "cube"),
 )
+LONG_NAMES = {plain: shape for shape, plain in PLAIN_NAMES.items()}
 SEEN_PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES if (colour, shape) not in HELD_OUT_PAIRS)
 TOOL_START = np.array([0.45, 0.0, 0.18])
 GROUNDS = {
     "reach": ((0.4, -0.16), (0.6, 0.16)),
     "push": ((0.38, -0.13), (0.48, 0.13)),
     "pick_place": ((0.41, -0.15), (0.59, 0.15)),
+    "stack": ((0.41, -0.15), (0.59, 0.15)),
+    # of the cabinet's front
+    "open_drawer": ((0.41, -0.08), (0.46, 0.08)),
+    "close_drawer": ((0.41, -0.08), (0.46, 0.08)),
 }
 """Low and high corner of where things lie in training."""
 RIM = 0.045
@@ -50,6 +64,10 @@ ELSEWHERE = 0.08
 SPACING = 0.125
 """Metres between the middles of things: room for open fingers beside a stand."""
 ATTEMPTS = 1000
+TURNS = {"plain": 0.4, "long": 1.45}
+"""Radians by which objects are turned at most, either way."""
+SIZES = 0.85, 1.15
+"""Least and greatest size of an object, where sizes differ."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +80,8 @@ class Randomisation:
     light: bool = False
     camera: bool = False
     clutter: bool = False
+    sizes: bool = False
+    """Sizes of objects."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +103,8 @@ class Look:
     """Colours; the first is the one asked for."""
     clutter: tuple[tuple[str, str, float, float], ...]
     """(colour, shape, x, y) of things that are only seen."""
+    sizes: tuple[float, ...]
+    """How many times its usual size each object has."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +113,17 @@ class Start:
 
     tool: Vector
     objects: Vector
-    """(n, 3) x, y and yaw of each object."""
+    """(n, 3) x, y and yaw of each object; of a drawer, its handle."""
     targets: Vector
-    """(n, 2)"""
+    """(n, 2); of a drawer, where its handle is once it is open or shut."""
+    turns: Vector = field(default_factory=lambda: np.zeros(0))
+    """(n,) yaw of each block."""
+    cabinet: Vector = field(default_factory=lambda: np.zeros(3))
+    """x, y and yaw."""
+    openings: Vector = field(default_factory=lambda: np.zeros(0))
+    """(n,) metres that each drawer is open."""
+    slots: Vector = field(default_factory=lambda: np.zeros(0))
+    """(n,) metres across from the cabinet's middle to each drawer's."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +143,15 @@ def shifts(shift: str, factor: str) -> bool:
     return factor == shift or factor in FACTORS.get(shift, ())
 
 
-def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clutter: int) -> Look:
-    """The look behind a scene seed, with so many objects and targets, and so many places for clutter."""
+def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clutter: int, kind: str = "plain") -> Look:
+    """The look behind a scene seed, with so many objects of a kind and targets, and so many places for clutter."""
     eye, point, fovy = _draw_camera(seed, change.camera, shifts(shift, "camera"))
     lights, directions = _draw_lights(seed, change.light, shifts(shift, "light"))
     objects, targets = _draw_things(seed, change.appearance, shifts(shift, "pairs"), things)
+    seen = _draw_clutter(seed, clutter if change.clutter else 0)
+    if kind == "long":
+        objects = tuple((colour, LONG_NAMES[shape]) for colour, shape in objects)
+        seen = tuple((colour, LONG_NAMES[shape], x, y) for colour, shape, x, y in seen)
     return Look(
         surfaces=_draw_surfaces(seed, change.background, shifts(shift, "surfaces")),
         lights=lights,
@@ -127,13 +161,16 @@ def draw_look(seed: int, change: Randomisation, shift: str, *, things: int, clut
         fovy=fovy,
         objects=objects,
         targets=targets,
-        clutter=_draw_clutter(seed, clutter if change.clutter else 0),
+        clutter=seen,
+        sizes=tuple(numpy_rng(seed, "sizes").uniform(*SIZES, things)) if change.sizes else (1.0,) * things,
     )
 
 
-def draw_start(seed: int, task: str, shift: str, *, things: int) -> Start:
+def draw_start(seed: int, task: str, shift: str, *, things: int, kind: str = "plain") -> Start:
     """The places behind a start seed."""
     rng = numpy_rng(seed, "places")
+    if task.endswith("drawer"):
+        return _draw_cabinet(rng, task, shift, things)
     unseen = shifts(shift, "places")
     named = [_draw_spot(rng, task, RIM if unseen else 0.0, hollow=unseen)]
     named.append(_draw_goal(rng, named[0]) if task == "push" else _draw_clear(rng, task, named, 0.0))
@@ -141,19 +178,36 @@ def draw_start(seed: int, task: str, shift: str, *, things: int) -> Start:
     for _ in range(2 * (things - 1)):
         others.append(_draw_clear(rng, task, others, ELSEWHERE))
     spots = [named[0], *others[2 : 1 + things], named[1], *others[1 + things :]]
-    yaws = rng.uniform(-np.pi / 4, np.pi / 4, things) if task == "push" else rng.uniform(-0.4, 0.4, things)
-    objects = np.column_stack([np.array(spots[:things]), yaws])
-    return Start(_draw_tool(rng, shifts(shift, "start_pose")), objects, np.array(spots[things:]))
+    most = np.pi / 4 if task == "push" else TURNS[kind]
+    objects = np.column_stack([np.array(spots[:things]), rng.uniform(-most, most, things)])
+    tool = _draw_tool(rng, shifts(shift, "start_pose"))
+    turns = rng.uniform(-TURNS["plain"], TURNS["plain"], things)
+    return Start(tool, objects, np.array(spots[things:]), turns)
 
 
-def draw_dynamics(seed: int, shift: str) -> Dynamics:
-    """Training's own, or beyond them by half to double."""
+def _draw_cabinet(rng: np.random.Generator, task: str, shift: str, things: int) -> Start:
+    """A cabinet of so many drawers; the first is asked for."""
+    unseen = shifts(shift, "places")
+    spot = _draw_spot(rng, task, RIM if unseen else 0.0, hollow=unseen)
+    cabinet = np.array([*spot, rng.uniform(-0.3, 0.3)])
+    closing = task == "close_drawer"
+    openings = rng.uniform(0.07, TRAVEL, things) if closing else rng.uniform(0.0, 0.02, things)
+    slots = rng.permutation([lateral(index, things) for index in range(things)])
+    handles = [handle_place(cabinet, slot, opening) for slot, opening in zip(slots, openings)]
+    ends = [handle_place(cabinet, slot, 0.0 if closing else TRAVEL) for slot in slots]
+    objects = np.array([[*handle[:2], cabinet[2]] for handle in handles])
+    tool = _draw_tool(rng, shifts(shift, "start_pose"))
+    return Start(tool, objects, np.array(ends)[:, :2], cabinet=cabinet, openings=openings, slots=slots)
+
+
+def draw_dynamics(seed: int, shift: str, *, latency: int = 0) -> Dynamics:
+    """Training's own, with so many steps of latency, or beyond them by half to double."""
     rng = numpy_rng(seed, "dynamics")
     friction, mass = float(rng.uniform(0.5, 0.7)), float(rng.choice([rng.uniform(0.4, 0.6), rng.uniform(2.0, 3.0)]))
     return Dynamics(
         friction=friction if shifts(shift, "friction") else 1.0,
         mass=mass if shifts(shift, "mass") else 1.0,
-        latency=int(shifts(shift, "latency")),
+        latency=latency + shifts(shift, "latency"),
     )
 
 
@@ -261,9 +315,10 @@ def name_words() -> tuple[str, ...]:
     return (*COLOURS, *TARGET_NAMES.values())
 
 
-def instruction_corpus(task: str) -> Iterator[str]:
+def instruction_corpus(task: str, kind: str = "plain") -> Iterator[str]:
     """Every instruction of a task that training may give: a tiny tokenizer is fitted on them."""
-    objects = [" ".join(pair) for pair in SEEN_PAIRS]
+    pairs = SEEN_PAIRS if kind == "plain" else [(colour, LONG_NAMES[shape]) for colour, shape in SEEN_PAIRS]
+    objects = [" ".join(pair) for pair in pairs]
     for wording in WORDINGS[task]:
         for thing in objects:
             for colour in COLOURS:

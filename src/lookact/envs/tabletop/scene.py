@@ -1,8 +1,8 @@
 """Table, objects, targets and cameras as one compiled MuJoCo model.
 
 One model serves all episodes: `staging` moves, recolours and swaps what is here, nothing is compiled again. Objects
-carry every shape at once, and all but the chosen one are invisible and untouchable. What touches is always a box, also
-inside a cylinder: boxes meet in several points, stand firm and are cheap.
+carry every shape of their kind at once, and all but the chosen one are invisible and untouchable. What touches is
+always a box, also inside a cylinder: boxes meet in several points, stand firm and are cheap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from lookact.envs.tabletop.arm import TOUCHES_ARM, TOUCHES_OBJECTS, TOUCHES_WORLD, add_arm
+from lookact.envs.tabletop.arm import TOUCHES_ARM, TOUCHES_OBJECTS, TOUCHES_WORLD, add_arm, add_second_arm
+from lookact.envs.tabletop.drawers import add_cabinet
 from lookact.envs.tabletop.orientation import look_at
 from lookact.envs.tabletop.textures import SIZE, Colour, paint
 
@@ -24,9 +25,23 @@ SHAPES: dict[str, tuple[int, tuple[float, float, float]]] = {
     "brick": (BOX, (0.03, 0.018, 0.018)),
 }
 """What is seen: kind and half sizes in metres."""
-CORES = {"cube": (0.022, 0.022, 0.022), "cylinder": (0.02, 0.02, 0.022), "brick": (0.03, 0.018, 0.018)}
+LONG_SHAPES: dict[str, tuple[int, tuple[float, float, float]]] = {
+    "bar": (BOX, (0.05, 0.022, 0.018)),
+    "stick": (BOX, (0.056, 0.017, 0.015)),
+    "plank": (BOX, (0.052, 0.027, 0.013)),
+}
+"""Too long for the fingers, which open by 8 cm: the hand must turn across them."""
+KINDS = {"plain": SHAPES, "long": LONG_SHAPES}
+PLAIN_NAMES = dict(zip(LONG_SHAPES, SHAPES))
+"""A long shape to the plain one whose colours it has."""
+CORES = {
+    "cube": (0.022, 0.022, 0.022),
+    "cylinder": (0.02, 0.02, 0.022),
+    "brick": (0.03, 0.018, 0.018),
+    **{shape: size for shape, (_, size) in LONG_SHAPES.items()},
+}
 """What touches: half sizes of a box."""
-HEIGHTS = {"cube": 0.022, "cylinder": 0.022, "brick": 0.018}
+HEIGHTS = {shape: size[2] for shape, size in CORES.items()}
 """Of an object's middle when it rests on the table."""
 COLOURS: dict[str, Colour] = {
     "red": (0.86, 0.16, 0.14),
@@ -39,6 +54,8 @@ COLOURS: dict[str, Colour] = {
 STAND_HEIGHT = 0.03
 TARGET_RADIUS = 0.055
 """Half a stand's side, or a mark's radius."""
+BLOCK = (0.026, 0.026, 0.022)
+"""Half sizes of a block that something is stacked on: a thing that can be pushed and toppled."""
 SURFACES: tuple[tuple[str, Colour, Colour], ...] = (
     ("wood", (0.74, 0.58, 0.42), (0.66, 0.5, 0.35)),
     ("plain", (0.78, 0.78, 0.76), (0.7, 0.7, 0.68)),
@@ -67,31 +84,60 @@ class Layout:
     """What a scene is made of."""
 
     targets: str = "stand"
-    """`stand`: an object must be lifted onto them; `mark`: flat on the table; `none`."""
+    """`stand`: an object must be lifted onto them; `block`: the same, and they can be moved; `mark`: flat on the table;
+    `drawer`: of a cabinet, on a table without objects; `none`."""
     distractors: int = 0
     """Further objects that can be moved, and as many further targets."""
     clutter: int = 4
     """Places at the table's rim for things that are only seen."""
+    kind: str = "plain"
+    """`plain` objects, or `long` ones."""
+    sizes: bool = False
+    """Whether objects are scaled from episode to episode."""
+    second_arm: bool = False
+
+    @property
+    def objects(self) -> int:
+        return 0 if self.targets == "drawer" else 1 + self.distractors
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, tuple[float, float, float]]]:
+        return KINDS[self.kind]
 
 
 def build_model(layout: Layout) -> Any:
     """The compiled model of a layout."""
     spec = mujoco.MjSpec()
     _set_physics(spec)
+    if layout.sizes:
+        # its boxes are those of the compiled sizes
+        spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE.value
     _add_surfaces(spec)
     _add_room(spec)
     add_arm(spec)
-    for index in range(1 + layout.distractors):
-        _add_object(spec, index)
-        if layout.targets != "none":
+    if layout.targets == "drawer":
+        add_cabinet(spec.worldbody, 1 + layout.distractors)
+    for index in range(layout.objects):
+        _add_object(spec, index, layout)
+        if layout.targets == "block":
+            _add_block(spec, index)
+        elif layout.targets != "none":
             _add_target(spec, index, layout.targets == "stand")
     for index in range(layout.clutter):
-        _add_shapes(spec.worldbody.add_body(name=f"clutter{index}", pos=[0.9, 0, 0.1]), f"clutter{index}")
+        _add_shapes(spec.worldbody.add_body(name=f"clutter{index}", pos=[0.9, 0, 0.1]), f"clutter{index}", layout)
+    if layout.second_arm:
+        add_second_arm(spec)
     model = spec.compile()
     _paint_surfaces(model)
-    for index in range(1 + layout.distractors):
-        model.dof_damping[model.joint(f"object{index}").dofadr[0] :][:6] = np.repeat(CALM, 3)
+    for name in _loose(layout):
+        model.dof_damping[model.joint(name).dofadr[0] :][:6] = np.repeat(CALM, 3)
     return model
+
+
+def _loose(layout: Layout) -> list[str]:
+    """Bodies that lie on the table and can be moved."""
+    blocks = layout.objects if layout.targets == "block" else 0
+    return [f"object{index}" for index in range(layout.objects)] + [f"target{index}" for index in range(blocks)]
 
 
 def _set_physics(spec: Any) -> None:
@@ -180,17 +226,25 @@ def _add_target(spec: Any, index: int, stand: bool) -> None:
     )
 
 
-def _add_object(spec: Any, index: int) -> None:
+def _add_block(spec: Any, index: int) -> None:
+    name = f"target{index}"
+    body = spec.worldbody.add_body(name=name, pos=[0.5, 0.15, BLOCK[2]])
+    body.add_freejoint(name=name)
+    solid = {"contype": TOUCHES_OBJECTS, "conaffinity": TOUCHES_OBJECTS | TOUCHES_ARM}
+    body.add_geom(name=name, type=BOX, size=BLOCK, mass=0.15, friction=SLIPPERY, **solid)
+
+
+def _add_object(spec: Any, index: int, layout: Layout) -> None:
     body = spec.worldbody.add_body(
         name=f"object{index}", pos=[0.5, 0, 0.03], mass=0.1, ipos=[0, 0, 0], inertia=[6e-5] * 3, explicitinertial=True
     )
     body.add_freejoint(name=f"object{index}")
-    _add_shapes(body, f"object{index}")
-    for shape, size in CORES.items():
+    _add_shapes(body, f"object{index}", layout)
+    for shape in layout.shapes:
         body.add_geom(
             name=f"object{index}_{shape}_core",
             type=BOX,
-            size=size,
+            size=CORES[shape],
             rgba=[0, 0, 0, 0],
             friction=SLIPPERY,
             contype=TOUCHES_OBJECTS,
@@ -198,6 +252,6 @@ def _add_object(spec: Any, index: int) -> None:
         )
 
 
-def _add_shapes(body: Any, name: str) -> None:
-    for shape, (kind, size) in SHAPES.items():
+def _add_shapes(body: Any, name: str, layout: Layout) -> None:
+    for shape, (kind, size) in layout.shapes.items():
         body.add_geom(name=f"{name}_{shape}", type=kind, size=size, contype=0, conaffinity=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,16 @@ from torch.func import functional_call
 from lookact.batch import Scores, TokenInputs
 from lookact.errors import ConfigError
 from lookact.models.vlm.policy import ChatVLM
+
+
+class NoReference:
+    """Holds the place of a reference in the checkpoints of a run without one."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        pass
 
 
 class CopyReference:
@@ -70,6 +80,17 @@ class AdapterReference:
             odd = min(set(state) ^ set(self.adapters))
             raise ConfigError(f"the reference differs in {odd}: the run had other adapters before")
         self.adapters = {name: state[name].to(held.device, held.dtype) for name, held in self.adapters.items()}
+
+
+Reference = CopyReference | AdapterReference
+
+
+def open_reference(chat: ChatVLM, kind: Literal["none", "frozen", "ema"]) -> Reference | None:
+    """The reference that a policy is held to, made from the policy as it is now; none if it is free."""
+    if kind == "none":
+        return None
+    # an average needs weights of its own; a frozen one may be the policy with its adapters of now
+    return make_reference(chat) if kind == "frozen" else CopyReference(chat)
 
 
 def make_reference(chat: ChatVLM) -> CopyReference | AdapterReference:

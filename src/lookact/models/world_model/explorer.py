@@ -40,9 +40,17 @@ class Explorer(nn.Module):
 
     frozen_vision = True
 
-    def __init__(self, model: WorldModel, *, stride: int = 1, cameras: tuple[str, ...] = ("wrist",)) -> None:
+    def __init__(
+        self,
+        model: WorldModel,
+        *,
+        stride: int = 1,
+        cameras: tuple[str, ...] = ("wrist",),
+        detach_critic: bool = False,
+    ) -> None:
+        """With `detach_critic` the critic learns from the actor's features and does not change them."""
         super().__init__()
-        self.model, self.stride = model, stride
+        self.model, self.stride, self.detach_critic = model, stride, detach_critic
         size, self.flow = model.spec.action_size, model.spec.action_head == "flow"
         self.chunk_size = model.spec.chunk * size
         drawn = (EULER_STEPS + 1) * self.chunk_size if self.flow else size
@@ -70,7 +78,8 @@ class Explorer(nn.Module):
     def forward(self, inputs: ControlInputs) -> ActorCriticOutput:
         """Means of a chunk (b, chunk, a), values (b,) and what to carry on; images are ids."""
         output = self.actor(inputs)
-        return output.with_values(self.value(output.critic_features))
+        features = output.critic_features
+        return output.with_values(self.value(features.detach() if self.detach_critic else features))
 
     def actor(self, inputs: ControlInputs) -> ActorOutput:
         """Means of a chunk, or of the chain in `inputs.actions`, and what to carry on."""
@@ -115,6 +124,12 @@ class Explorer(nn.Module):
         nothing = torch.zeros(rows, self.model.spec.chunk, self.model.spec.action_dim, device=self.device)
         tokens = self.model.action_head.flow_tokens(nothing, torch.ones(rows, device=self.device))
         return self.model.action_hidden(observed, tokens).mean(dim=1)
+
+    @torch.no_grad()
+    def begin_with(self, std: float | None) -> None:
+        """Set the standard deviation of actions; None leaves it."""
+        if std is not None:
+            self.model.action_head.log_std.fill_(math.log(std))
 
     def normalise_actions(self, actions: Tensor) -> Tensor:
         return actions

@@ -173,7 +173,7 @@ class WorldModel(nn.Module):
         parts = (
             frames.flatten(2) / self.feature_std,
             _unpadded(before, self.action_mask),
-            self._normalise_state(state),
+            self.normalise_state(state),
         )
         inputs = torch.tanh(self.memory_input(torch.cat(parts, dim=-1)))
         outputs: tuple[Tensor, Tensor] = self.memory(inputs, carry, starts)
@@ -201,7 +201,12 @@ class WorldModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, inputs: WorldModelInputs, action: Tensor | None) -> Tensor:
-        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight.
+        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight."""
+        return self.generate_with_hidden(inputs, action)[0]
+
+    @torch.no_grad()
+    def generate_with_hidden(self, inputs: WorldModelInputs, action: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same, and the action token's hidden state (n, width), which has attended to all that is known.
 
         As `predict`, but what stands before a scale's queries is computed once.
         """
@@ -209,7 +214,7 @@ class WorldModel(nn.Module):
         act = self._action_token(action, None, len(inputs.state))
         parts = [("understanding", understanding), ("generation", torch.cat([context, act], dim=1))]
         groups = [(understanding.shape[1], [0]), (context.shape[1], [0, 1]), (1, [0, 1, 2])]
-        known = self.attention.extend(parts, attention_mask(groups).to(self.device), [])[1]
+        before, known = self.attention.extend(parts, attention_mask(groups).to(self.device), [])
         around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
         ids = torch.zeros(len(inputs.state), self.vq.spec.tokens, dtype=torch.long, device=self.device)
         end = 0
@@ -221,7 +226,7 @@ class WorldModel(nn.Module):
             books = self.vq.codebooks[scale : scale + 1], self.vq.counts[scale : scale + 1], (side,)
             logits = self.codebook_head(hidden[0], near[:, :, NEIGHBOURS // 2] - coarse, *books)
             ids[:, start:end] = mean_logits(logits).argmax(dim=-1)
-        return ids
+        return ids, before[1][:, -1]
 
     def with_foresight(self, inputs: WorldModelInputs) -> WorldModelInputs:
         """The inputs with the next frame as the generation expert predicts it; unchanged without foresight."""
@@ -257,7 +262,7 @@ class WorldModel(nn.Module):
         )
         head = torch.where(inputs.head_seen[:, None, None], head, self.no_head_camera)
         text = self.understanding["text"](inputs.text)[:, None]
-        state = self.understanding["state"](self._normalise_state(inputs.state))[:, None]
+        state = self.understanding["state"](self.normalise_state(inputs.state))[:, None]
         tokens: Tensor = torch.cat([wrist, head, text, state], dim=1) + self.pos_understanding
         return tokens
 
@@ -302,7 +307,8 @@ class WorldModel(nn.Module):
         blocks = cells.reshape(len(cells), side, MERGE, side, MERGE, -1).transpose(2, 3)
         return blocks.flatten(3, 5).flatten(1, 2)
 
-    def _normalise_state(self, state: Tensor) -> Tensor:
+    def normalise_state(self, state: Tensor) -> Tensor:
+        """States (..., state_dim) by their mean and deviation, zeros in the padding."""
         real = _unpadded(state, self.state_mask)
         return _unpadded((real - self.state_mean) / self.state_std, self.state_mask)
 

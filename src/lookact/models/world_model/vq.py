@@ -68,6 +68,12 @@ class MultiScaleVQ(nn.Module):
         return self._quantise(self.encoder(normalise_frames(frames)))[1]
 
     @torch.no_grad()
+    def quantise(self, cells: Tensor) -> Tensor:
+        """Ids (b, n) of features by cells (b, grid², d)."""
+        maps = cells.transpose(1, 2).reshape(len(cells), -1, self.spec.grid, self.spec.grid)
+        return self._quantise(maps)[1]
+
+    @torch.no_grad()
     def decode(self, ids: Tensor) -> Tensor:
         """Frames (b, h, w, 3) uint8 of ids (b, n)."""
         return denormalise_frames(self.decoder(self.features(ids)))

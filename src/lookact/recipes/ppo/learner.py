@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from torch.optim import Optimizer
 
-from lookact.algorithms.vlm import Reference, open_reference
 from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
-from lookact.models.vlm.reference import CopyReference
+from lookact.models.vlm.reference import CopyReference, NoReference, Reference, open_reference
 from lookact.ops.losses import AdaptiveKL
 from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.ppo.config import Config
-from lookact.rewards.answer import answer_score, format_fault, turn_taken
-from lookact.rewards.functions import load_rewards
-from lookact.rewards.shaping import WeightedParts, progress
+from lookact.rewards.functions import WeightedParts, answer_score, format_fault, load_rewards, progress, turn_taken
 from lookact.tasks.settings import is_spatial_vqa
 from lookact.training.distributed import shard_policy
-from lookact.training.optim import NonFiniteGuard, build_adamw, set_learning_rate
+from lookact.training.optim import NonFiniteGuard, build_adamw
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,18 @@ class Learner:
     policy: ChatVLM
     critic: ChatVLM
     """The policy itself where the backbone is shared."""
-    reference: Reference
+    reference: Reference | None
     optimizer: Optimizer
     critic_optimizer: Optimizer
     guard: NonFiniteGuard
     critic_guard: NonFiniteGuard
     kl_coef: AdaptiveKL
+    filters: Mapping[str, Any]
+    """What scores share with sampling."""
+    limits: MismatchLimits
+    """How far sampler and learner may be apart."""
+    importance: Mapping[str, Any]
+    """How their ratio is weighed."""
 
     def saved(self) -> dict[str, Any]:
         """What `run.save` and `run.restore` take."""
@@ -48,7 +52,7 @@ class Learner:
             "policy_guard": self.guard,
             "critic_guard": self.critic_guard,
             "kl": self.kl_coef,
-            "reference": self.reference,
+            "reference": self.reference or NoReference(),
         }
         return {"weights": weights, "state": state}
 
@@ -69,26 +73,15 @@ def make_learner(cfg: Config, policy: ChatVLM, critic: ChatVLM) -> Learner:
         guard=NonFiniteGuard(),
         critic_guard=NonFiniteGuard(),
         kl_coef=AdaptiveKL(cfg.kl.coef, cfg.kl.target or 1.0, cfg.kl.horizon),
+        filters=cfg.sampling.filters(),
+        limits=limits_of(cfg),
+        importance=cfg.importance_sampling.options(),
     )
 
 
 def limits_of(cfg: Config) -> MismatchLimits:
     """How far sampler and learner may be apart."""
     return mismatch_limits(cfg.model.dtype, token=cfg.learn.max_logprob_gap, mean=cfg.learn.max_mean_logprob_gap)
-
-
-def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:
-    """The learning rates of a step; the actor's warmup begins where the critic's ends."""
-    learn, alone = cfg.learn, cfg.critic.warmup
-    rate = set_learning_rate(
-        learner.optimizer,
-        max(0, step - alone),
-        warmup=learn.lr_warmup,
-        total=max(1, learn.iterations - alone),
-        schedule=learn.lr_schedule,
-    )
-    own = set_learning_rate(learner.critic_optimizer, step, total=learn.iterations, schedule=learn.lr_schedule)
-    return rate | {"optim/critic_lr": own["optim/lr"]}
 
 
 def make_rewards(cfg: Config) -> WeightedParts:

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from lookact.algorithms.evaluation import Evaluator, reward_metrics
-from lookact.algorithms.rollouts import Rollouts, open_rollouts, staleness_of, stop_on_errors
+from lookact.algorithms.evaluation import Evaluator
+from lookact.algorithms.rollouts import Rollouts, open_rollouts, rollout_metrics, stop_on_errors
 from lookact.algorithms.sft import measured_start, supervised_start
 from lookact.algorithms.token_ppo import (
     MicroBatch,
@@ -35,15 +35,11 @@ from lookact.ops.mismatch import ANYTHING
 from lookact.protocols import Task
 from lookact.recipes.ppo.config import Config
 from lookact.recipes.ppo.evaluate import collect, evaluate, make_evaluator, make_task, open_critic, open_policy
-from lookact.recipes.ppo.learner import Learner, limits_of, make_learner, make_rewards, set_rates
+from lookact.recipes.ppo.learner import Learner, make_learner, make_rewards
 from lookact.seeding import numpy_rng
 from lookact.training.distributed import mean_over_processes, sum_gradients
-from lookact.training.evaluation import rollout_metrics, show_episodes
-from lookact.training.optim import (
-    WeightedSum,
-    clip_and_step,
-    weighted,
-)
+from lookact.training.evaluation import show_episodes
+from lookact.training.optim import WeightedSum, clip_and_step, set_learning_rate, weighted
 from lookact.training.run import Run
 from lookact.types import Episode
 
@@ -77,7 +73,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         ray=cfg.ray,
         seed=cfg.seed,
         folder=run.folder,
-        max_logprob_gap=limits_of(cfg).token,
+        max_logprob_gap=learner.limits.token,
     ) as rollouts:
         evaluator = replace(evaluator, rollouts=rollouts)
         start = measured_start(run, seconds, lambda: evaluator.final_reports(policy, "before", episodes=final))
@@ -102,13 +98,14 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
             rollouts.prefetch(specs_of(step=step + 1), step - 1)
 
         # rewards
-        episodes, lag = rewards.relabel(episodes), staleness_of(episodes, step)
+        episodes = rewards.relabel(episodes)
         clock.append(time.perf_counter())
-        metrics |= rollout_metrics(episodes, task.outcome) | reward_metrics(episodes) | {"rollout/staleness": lag}
+        metrics |= rollout_metrics(episodes, task.outcome, step)
         stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
 
         # advantages
-        minibatches, stats = compute_advantages(cfg, learner, episodes, step)
+        stale = metrics["rollout/staleness"] > 0
+        minibatches, stats = compute_advantages(cfg, learner, episodes, step, stale=stale)
         metrics |= stats
 
         # update: first the critic alone, then both
@@ -132,8 +129,22 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
             show_episodes(run.tracker, episodes, step, histograms=task.histograms(episodes))
 
 
+def set_rates(cfg: Config, learner: Learner, step: int) -> dict[str, float]:
+    """The learning rates of a step; the actor's warmup begins where the critic's ends."""
+    learn, alone = cfg.learn, cfg.critic.warmup
+    rate = set_learning_rate(
+        learner.optimizer,
+        max(0, step - alone),
+        warmup=learn.lr_warmup,
+        total=max(1, learn.iterations - alone),
+        schedule=learn.lr_schedule,
+    )
+    own = set_learning_rate(learner.critic_optimizer, step, total=learn.iterations, schedule=learn.lr_schedule)
+    return rate | {"optim/critic_lr": own["optim/lr"]}
+
+
 def compute_advantages(
-    cfg: Config, learner: Learner, episodes: Sequence[Episode], step: int
+    cfg: Config, learner: Learner, episodes: Sequence[Episode], step: int, *, stale: bool = False
 ) -> tuple[list[list[MicroBatch]], dict[str, float]]:
     """Rewards minus the KL penalty, advantages and returns of every token, in minibatches of micro-batches.
 
@@ -148,10 +159,10 @@ def compute_advantages(
         loss_on=learn.loss_on,
         token_budget=learn.token_budget,
     )
-    units = score_units(layout, minibatches, learner.policy, learner.critic, learner.reference, cfg.sampling.filters())
+    units = score_units(layout, minibatches, learner.policy, learner.critic, learner.reference, learner.filters)
     # log-probs of stale weights differ, and rightly so: the importance weights make up for it
-    limits = ANYTHING if staleness_of(episodes, step) else limits_of(cfg)
-    weights, gaps = mismatch_weights(units, limits=limits, **cfg.importance_sampling.options())
+    limits = ANYTHING if stale else learner.limits
+    weights, gaps = mismatch_weights(units, limits=limits, **learner.importance)
     units, kl = apply_kl_penalty(units, learner.kl_coef.coef if cfg.kl.use == "reward" else 0.0)
     advantages = token_advantages(
         units,
@@ -172,7 +183,7 @@ def update(
 
     Where the actor does not act yet, only the critic learns: a shared backbone is the actor's and must not move.
     """
-    learn, policy, critic, filters = cfg.learn, learner.policy, learner.critic, cfg.sampling.filters()
+    learn, policy, critic, filters = cfg.learn, learner.policy, learner.critic, learner.filters
     heads = [parameter for group in learner.critic_optimizer.param_groups for parameter in group["params"]]
     order = [
         minibatches[index]

@@ -28,6 +28,7 @@ class EnvConfig:
     goal: str = setting("", help="the goal in words; empty: by the task's name")
     horizon: int = setting(0, help="decisions per episode; 0: the task's own", least=0)
     action_repeat: int = setting(1, help="simulator steps per decision", least=1)
+    fixed_start: bool = setting(False, help="every episode begins from one and the same start (RL-VLM-F)")
     image_size: int = setting(64, help="pixels per side of the frames that the replay keeps", least=16)
     camera_name: str = setting(
         "task",

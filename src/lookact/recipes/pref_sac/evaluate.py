@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lookact.algorithms.control_episodes import control_turn
 from lookact.algorithms.judge_training import REPORT
 from lookact.data.replay import Replay
-from lookact.envs.control.fixed_horizon import ControlEnv, horizon_of, make_control_env
+from lookact.envs.control.fixed_horizon import ControlEnv, FixedStart, horizon_of, make_control_env
 from lookact.envs.control.gym_control import instruction_of
 from lookact.envs.control.metaworld_views import view_of
 from lookact.errors import ConfigError
@@ -47,7 +47,8 @@ def make_env(config: EnvConfig) -> ControlEnv:
     """The task's environment: a state, actions in [-1, 1], a fixed horizon, images as large as anybody needs them."""
     size = config.judge_image_size or config.image_size
     sizes = {"horizon": config.horizon, "action_repeat": config.action_repeat, "image_size": size}
-    return make_control_env(config.task, **sizes, camera=config.camera_name, crop=config.crop)
+    env = make_control_env(config.task, **sizes, camera=config.camera_name, crop=config.crop)
+    return FixedStart(env) if config.fixed_start else env
 
 
 def goal_in_words(env: EnvConfig) -> str:

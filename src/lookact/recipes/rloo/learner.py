@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor
 from torch.optim import Optimizer
 
-from lookact.algorithms.vlm import NoReference, Reference, open_reference
-from lookact.batch import TokenInputs
 from lookact.models.vlm.loading import save_processor
 from lookact.models.vlm.policy import ChatVLM
-from lookact.models.vlm.reference import CopyReference
+from lookact.models.vlm.reference import CopyReference, NoReference, Reference, open_reference
 from lookact.ops.losses import AdaptiveKL
 from lookact.ops.mismatch import MismatchLimits, mismatch_limits
 from lookact.recipes.rloo.config import Config
@@ -28,7 +25,7 @@ class Learner:
     """What learns, and what a checkpoint keeps of it."""
 
     policy: ChatVLM
-    reference: Reference
+    reference: Reference | None
     optimizer: Optimizer
     guard: NonFiniteGuard
     kl_coef: AdaptiveKL
@@ -36,13 +33,13 @@ class Learner:
     def saved(self) -> dict[str, Any]:
         """What `run.save` and `run.restore` take."""
         weights = {"model": self.policy.model, "readers": partial(save_processor, self.policy)}
-        state = {"optimizer": self.optimizer, "guard": self.guard, "kl": self.kl_coef, "reference": self.reference}
+        state = {
+            "optimizer": self.optimizer,
+            "guard": self.guard,
+            "kl": self.kl_coef,
+            "reference": self.reference or NoReference(),
+        }
         return {"weights": weights, "state": state}
-
-    def reference_logprobs(self, inputs: TokenInputs, **filters: Any) -> Tensor | None:
-        """(b, u) log-probs of a batch's units under the reference; None without one."""
-        reference = self.reference
-        return None if isinstance(reference, NoReference) else reference.evaluate(inputs, **filters).logprobs
 
 
 def follow_reference(learner: Learner, cfg: Config, means: Mapping[str, float]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from lookact.algorithms.evaluation import Evaluator, reward_metrics
+from lookact.algorithms.evaluation import Evaluator
 from lookact.algorithms.group_advantages import (
     BASELINES,
     anchor_advantages,
@@ -27,7 +27,7 @@ from lookact.algorithms.group_advantages import (
     scale_advantages,
     turn_advantages,
 )
-from lookact.algorithms.rollouts import Rollouts, open_rollouts, staleness_of, stop_on_errors
+from lookact.algorithms.rollouts import Rollouts, open_rollouts, rollout_metrics, stop_on_errors
 from lookact.algorithms.sft import measured_start, supervised_start
 from lookact.batch import Batch, Scores, TokenInputs
 from lookact.data.packing import micro_batches
@@ -38,17 +38,11 @@ from lookact.protocols import Task
 from lookact.recipes.rloo.config import KL, Config, Learn
 from lookact.recipes.rloo.evaluate import collect, evaluate, make_evaluator, open_policy
 from lookact.recipes.rloo.learner import Learner, follow_reference, limits_of, make_learner
-from lookact.rewards.functions import load_rewards
-from lookact.rewards.shaping import WeightedParts
+from lookact.rewards.functions import WeightedParts, load_rewards
 from lookact.tasks.registry import make_task
 from lookact.training.distributed import all_reduce_sum, sum_gradients
-from lookact.training.evaluation import rollout_metrics, show_episodes
-from lookact.training.optim import (
-    WeightedSum,
-    clip_and_step,
-    set_learning_rate,
-    weighted,
-)
+from lookact.training.evaluation import show_episodes
+from lookact.training.optim import WeightedSum, clip_and_step, set_learning_rate, weighted
 from lookact.training.run import Run
 from lookact.training.settings import ImportanceSampling
 from lookact.types import Episode, EpisodeSpec
@@ -113,7 +107,8 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
 def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollouts, evaluator: Evaluator) -> None:
     """RLOO's iterations."""
     learn, filters, limits = cfg.learn, cfg.sampling.filters(), limits_of(cfg)
-    policy, optimizer, rewards = learner.policy, learner.optimizer, load_rewards(cfg.reward_functions)
+    policy, reference, optimizer = learner.policy, learner.reference, learner.optimizer
+    rewards = load_rewards(cfg.reward_functions)
     for step in run.steps(learn.iterations, "rloo"):
         # rollouts and rewards of `groups` starts; none ahead over a checkpoint, so that it resumes
         evaluates = step % cfg.evaluation.every == 0 or step == learn.iterations
@@ -134,7 +129,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
         metrics |= set_learning_rate(
             optimizer, step, warmup=learn.lr_warmup, total=learn.iterations, schedule=learn.lr_schedule
         )
-        old: list[OldPolicy] = []
+        old, coef = list[OldPolicy](), learner.kl_coef.coef
         for epoch in range(learn.epochs):
             # after an update, and of stale weights, log-probs differ, and rightly so: the ratio weighs them
             gate = MismatchGate(ANYTHING if epoch or metrics["rollout/staleness"] else limits)
@@ -145,8 +140,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
                 batch = replace(batch, mask=batch.mask & gate.agree(scores.logprobs, batch.logprobs, batch.turns >= 0))
                 if not epoch:
                     old.append(old_policy(scores.logprobs, batch, cfg.importance_sampling))
-                known = learner.reference_logprobs(batch.inputs, **filters)
-                coef = learner.kl_coef.coef
+                known = None if reference is None else reference.evaluate(batch.inputs, **filters).logprobs
                 loss, stats = rloo_loss(scores, batch, old[number], known, learn=learn, kl=cfg.kl, kl_coef=coef)
                 (loss * share).backward()  # type: ignore[no-untyped-call]
                 sums.add({"loss/total": loss.detach(), **stats}, share)
@@ -156,7 +150,7 @@ def train(cfg: Config, run: Run, task: Task, learner: Learner, rollouts: Rollout
             means |= clip_and_step(optimizer, policy.parameters(), max_norm=learn.max_grad_norm, **guard)
             # the first pass speaks of the policy that sampled
             metrics = means | metrics if epoch else metrics | means
-        metrics |= {"loss/total": means["loss/total"]} | follow_reference(learner, cfg, means)
+        metrics |= {"loss/total": means["loss/total"]} | (follow_reference(learner, cfg, means) if reference else {})
 
         # evaluate, log, checkpoint
         clock.append(time.perf_counter())
@@ -184,13 +178,13 @@ def collect_groups(
     while missing and rounds <= refills:
         # rollouts: `group_size` episodes from each start
         specs = train_specs(cfg, task, step, groups=missing, refill=rounds)
+        ended = rollouts.collect(specs, step - 1)
         # rewards: the environment's, and functions of your own
-        episodes += rewards.relabel(rollouts.collect(specs, step - 1))
+        episodes += rewards.relabel(ended) if cfg.reward_functions else ended
         kept, dropped = drop_zero_variance_groups(episodes, **judged)
         missing, rounds = learn.groups - count_groups(kept), rounds + 1
-    metrics = rollout_metrics(episodes, task.outcome) | reward_metrics(episodes) | rollouts.sync_metrics
+    metrics = rollout_metrics(episodes, task.outcome, step) | rollouts.sync_metrics
     metrics |= {"rollout/zero_variance_groups": dropped, "rollout/refills": rounds - 1.0}
-    metrics["rollout/staleness"] = float(staleness_of(episodes, step))
     stop_on_errors(episodes, metrics["rollout/error_rate"], cfg.max_error_rate)
     if dropped == 1.0:
         logger.warning("step %d: all returns within each group are equal, no gradient", step)

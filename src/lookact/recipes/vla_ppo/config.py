@@ -13,7 +13,7 @@ from lookact.training.settings import PPO, Parallel
 if TYPE_CHECKING:
     from lookact.data.lerobot.action_space import ActionSpace
 
-TASKS = ("reach", "push", "pick_place")
+TASKS = ("reach", "push", "pick_place", "stack", "open_drawer", "close_drawer")
 """Those of the tabletop."""
 CAMERAS, FPS = ("head", "wrist"), 10
 
@@ -85,9 +85,12 @@ class EnvConfig:
 
     task: str = setting(
         "pick_place",
-        help="reach, push or pick_place, or another's: MODULE:NAME, FILE.py:NAME, SUITE:NAME, or a Gymnasium id",
+        help="reach, push, pick_place, stack, open_drawer or close_drawer, or another's: MODULE:NAME, FILE.py:NAME, "
+        "SUITE:NAME, or a Gymnasium id",
     )
-    control: Literal["ee_delta", "delta_qpos"] = setting("ee_delta", help="action space: end-effector or joint deltas")
+    control: Literal["ee_delta", "ee_delta_yaw", "delta_qpos"] = setting(
+        "ee_delta", help="action space: end-effector deltas, those and the hand's yaw, or joint deltas"
+    )
     cameras: tuple[str, ...] = setting(CAMERAS, help="head and wrist, or pictures of another's observation")
     instruction: str = setting("", help="what the policy is told in another's task; empty: what that says")
     image_size: int = setting(64, help="pixels a side of a frame, an even number", least=16)
@@ -99,6 +102,12 @@ class EnvConfig:
     light: bool = setting(False, help="randomise lights")
     camera: bool = setting(False, help="randomise the head camera's pose")
     clutter: bool = setting(False, help="add visual clutter at the rim of the table")
+    object_kind: Literal["plain", "long"] = setting(
+        "plain", help="cubes, cylinders and bricks, or bars, sticks and planks, which a hand must turn to hold"
+    )
+    sizes: bool = setting(False, help="randomise sizes of objects, 0.85 to 1.15")
+    action_noise: float = setting(0.0, help="std of noise on executed actions", least=0, most=1)
+    latency: int = setting(0, help="steps between an action and its execution", least=0, most=5)
 
     @property
     def is_tabletop(self) -> bool:
@@ -114,7 +123,11 @@ class EnvConfig:
         """What actions mean on the tabletop; nobody tells it of another's environment."""
         from lookact.data.lerobot.action_space import ActionSpace
 
-        return ActionSpace(self.control, "none", "open_positive", FPS) if self.is_tabletop else None
+        if not self.is_tabletop:
+            return None
+        if self.control == "delta_qpos":
+            return ActionSpace("delta_qpos", "none", "open_positive", FPS)
+        return ActionSpace("ee_delta", "yaw" if self.control == "ee_delta_yaw" else "none", "open_positive", FPS)
 
     @property
     def rate(self) -> int:

@@ -234,7 +234,7 @@ def replacement(env: EnvConfig, kind: str, seed: int) -> Instruct | None:
     """None for the true instruction; else what is told in its place: nothing, or to put another thing elsewhere."""
     if kind == "true":
         return None
-    corpus = sorted(set(instruction_corpus(env.task))) if kind == "wrong" else []
+    corpus = sorted(set(instruction_corpus(env.task, env.object_kind))) if kind == "wrong" else []
 
     def instruct(number: int, true: str) -> str:
         others = [text for text in corpus if named(text).isdisjoint(named(true))]

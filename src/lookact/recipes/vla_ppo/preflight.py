@@ -37,6 +37,8 @@ def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
     if cfg.env.is_tabletop:
         need_package("mujoco", "vla-ppo")
+        if cfg.env.object_kind == "long" and cfg.env.control == "ee_delta":
+            raise ConfigError("env.object_kind = long: a hand must turn to hold them, set --env.control ee_delta_yaw")
     else:
         check_outside(cfg)
     if cfg.evaluation.videos or job.command != "eval":

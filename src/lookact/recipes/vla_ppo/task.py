@@ -26,7 +26,7 @@ from lookact.envs.tabletop.env import Tabletop
 from lookact.envs.tabletop.experts import Recording
 from lookact.envs.tabletop.pretraining_images import LabelledImage
 from lookact.envs.tabletop.randomise import Randomisation, draw_start, instruction_corpus, name_words
-from lookact.envs.tabletop.sizes import TRUE_STATE_SIZE
+from lookact.envs.tabletop.sizes import true_state_size
 from lookact.envs.tabletop.workers import AT_ONCE, in_workers, label_here, record_here, record_outside_here
 from lookact.envs.vector.vector_env import PipelinedVectorEnv
 from lookact.errors import ConfigError, DataError, EnvError
@@ -63,9 +63,12 @@ def table_maker(env: EnvConfig, *, shift: str = "none", true_state: bool = False
         image_size=env.image_size,
         max_steps=env.max_steps,
         reward=env.reward_mode,
-        randomise=Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter),
+        randomise=Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter, env.sizes),
         shift=shift,
         distractors=env.distractors,
+        objects=env.object_kind,
+        action_noise=env.action_noise,
+        latency=env.latency,
         true_state=true_state,
     )
 
@@ -89,7 +92,7 @@ def policy_spec(model: Model, env: EnvConfig) -> PolicySpec:
         state_size=shapes.state_size,
         action_size=shapes.action_size,
         memory=model.memory,
-        true_state=TRUE_STATE_SIZE if model.asymmetric_critic and env.is_tabletop else 0,
+        true_state=true_state_size(env.control) if model.asymmetric_critic and env.is_tabletop else 0,
         **{name: getattr(model, name) for name in (*sizes, *flow)},
     )
 
@@ -98,7 +101,7 @@ def open_policy(model: Model, env: EnvConfig, *, seed: int, bounds: ActionBounds
     """The policy before any training; `bounds` are what its actions of -1 and 1 stand for."""
     spec, shapes = replace(policy_spec(model, env), action_bounds=bounds), env.shapes
     vision, text = VisionSpec(**vars(model.vision)), TextSpec(**vars(model.text))
-    corpus = instruction_corpus(env.task) if env.is_tabletop else shapes.instructions
+    corpus = instruction_corpus(env.task, env.object_kind) if env.is_tabletop else shapes.instructions
     return make_vla(spec, vision, text, corpus=corpus, seed=seed, device=model.device)
 
 
@@ -202,7 +205,7 @@ def easy_start(env: EnvConfig, seed: int, among: int) -> int:
     """The seed of the easiest of so many starts: the shortest way from the tool to the object and on to the target."""
 
     def way(start_seed: int) -> float:
-        start = draw_start(start_seed, env.task, "none", things=1 + env.distractors)
+        start = draw_start(start_seed, env.task, "none", things=1 + env.distractors, kind=env.object_kind)
         spot = start.objects[0][:2]
         return float(np.linalg.norm(start.tool[:2] - spot) + np.linalg.norm(start.targets[0] - spot))
 

@@ -14,10 +14,9 @@ from lookact.errors import ConfigError
 from lookact.models.vlm.sources import TINY
 from lookact.training.settings import PPO
 
-NAMES = ("tabletop", "maniskill", "memory_curtain", "noisy_tv")
-TOOL = slice(8, 11)
-"""Indices of the tool's position in the tabletop's state."""
-JOINTS = slice(0, 7)
+NAMES = ("tabletop", "two_arms", "maniskill", "memory_curtain", "noisy_tv")
+TOOL, JOINTS = slice(8, 11), slice(0, 7)
+"""Indices of the tool's position, and of the joints, in an arm's part of the state."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class EnvConfig:
 
     name: str = setting(
         "tabletop",
-        help="tabletop (MuJoCo), maniskill (SAPIEN), memory_curtain (memory testbed), noisy_tv (tabletop with a noisy "
-        "TV), or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
+        help="tabletop (MuJoCo), two_arms (the same with a second arm), maniskill (SAPIEN), memory_curtain (memory "
+        "testbed), noisy_tv (tabletop with a noisy TV), or another's: MODULE:NAME, FILE.py:NAME, or a Gymnasium id",
     )
     cameras: tuple[str, ...] = setting(
         (), help="of another's: its pictures for head and wrist; one serves both; none: all that it has, or its render"
@@ -57,12 +56,26 @@ class EnvConfig:
             return control_shapes(self.name, self.cameras, instruction=self.instruction, known=NAMES)
         if self.name == "memory_curtain":
             return ControlShapes((), CURTAIN_STATE, CURTAIN_ACTION, ())
-        return ControlShapes((), STATE_SIZE, ACTION_SIZES[self.control], ())
+        return ControlShapes((), self.arms * STATE_SIZE, self.arms * ACTION_SIZES[self.control], ())
 
     @property
-    def position(self) -> slice:
-        """Where a state holds the tool's position; all of another's state counts."""
-        return slice(None) if self.is_outside else TOOL
+    def arms(self) -> int:
+        return 2 if self.name == "two_arms" else 1
+
+    @property
+    def position(self) -> slice | list[int]:
+        """Where a state holds the tools' positions; all of another's state counts."""
+        return slice(None) if self.is_outside else self._of_each_arm(TOOL)
+
+    @property
+    def joints(self) -> slice | list[int]:
+        """Where a state holds the joints."""
+        return self._of_each_arm(JOINTS)
+
+    def _of_each_arm(self, places: slice) -> slice | list[int]:
+        if self.arms == 1:
+            return places
+        return [STATE_SIZE * arm + place for arm in range(self.arms) for place in range(places.start, places.stop)]
 
 
 @dataclass(frozen=True)
@@ -133,8 +146,16 @@ class Rewards:
     memory_weight: float = setting(0.1, help="weight of the divergence of the world model's memory", least=0)
     uncertainty_weight: float = setting(1.0, help="weight of the world model's uncertainty", least=0)
     novelty_weight: float = setting(0.2, help="weight of the k-NN novelty of the tool's position", least=0)
-    uncertainty: Literal["entropy", "surprise", "disagreement"] = setting(
-        "surprise", help="token entropy, NLL of the next frame, or ensemble disagreement (robust to noise)"
+    uncertainty: Literal["entropy", "surprise", "disagreement", "learning_progress"] = setting(
+        "surprise",
+        help="token entropy, NLL of the next frame, ensemble disagreement, or how much the NLL fell since an older "
+        "world model (the last two are robust to noise)",
+    )
+    progress_decay: float = setting(
+        0.99,
+        help="decay a batch of the moving average of weights that learning progress is measured against",
+        above=0,
+        below=1,
     )
 
 
@@ -143,6 +164,15 @@ class Student:
     """Phase student: the explorer learns by PPO on intrinsic rewards, the world model frozen."""
 
     iterations: int = setting(100, help="rollouts of one episode in every environment, each followed by PPO", least=0)
+    noise_correlation: float = setting(
+        0.0,
+        help="correlation of a step's exploration noise with the step before (coloured noise); 0: white",
+        least=0,
+        below=1,
+    )
+    std: float | None = setting(
+        None, help="standard deviation of actions when the phase begins; none: the world model's own", above=0
+    )
     lr: float = setting(2e-3, help="learning rate of the action and understanding experts", above=0)
     critic_lr: float = setting(5e-3, help="learning rate of the critic", above=0)
     ppo: PPO = PPO(gamma=0.95, epochs=4, minibatch=196, entropy_coef=0.001, max_kl=0.05)
@@ -165,6 +195,18 @@ class Adversarial:
 
 
 @dataclass(frozen=True)
+class ImaginationConfig:
+    """PPO on rollouts that the world model imagines, in phase task."""
+
+    horizon: int = setting(0, help="steps of an imagined rollout; 0: none are imagined", least=0)
+    starts: int = setting(256, help="real steps that imagined rollouts begin at, an iteration", least=1)
+    gradient_steps: int = setting(40, help="gradient steps an iteration of the heads of reward, end, state", least=1)
+    lr: float = setting(1e-3, help="learning rate of these heads", above=0)
+    rollouts: int = setting(16, help="last real rollouts that they learn from", least=1)
+    real_steps: bool = setting(True, help="the policy learns from real steps too; off: from imagined ones alone")
+
+
+@dataclass(frozen=True)
 class TaskPhase:
     """Phase task: the policy clones a scripted expert while the world model predicts it, then PPO by task reward."""
 
@@ -176,8 +218,13 @@ class TaskPhase:
     )
     bc: Teacher = Teacher(episodes=320, iterations=300, batch_size=16, bptt_length=16, action_loss_coef=1.0)
     iterations: int = setting(0, help="PPO iterations after cloning, one rollout each", least=0)
+    critic_warmup: int = setting(0, help="of these, the first in which the critic alone learns", least=0)
+    std: float | None = setting(
+        None, help="standard deviation of actions that PPO begins with; none: the clone's own", above=0
+    )
     lr: float = setting(3e-4, help="learning rate of PPO after cloning", above=0)
     ppo: PPO = PPO(minibatch=196, max_kl=0.05)
+    imagination: ImaginationConfig = ImaginationConfig()
     episodes: int = setting(64, help="held-out starts that success is measured on", least=1)
 
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lookact.algorithms.control_ppo import open_optimizer
-from lookact.algorithms.exploration import SCRIPTS
+from lookact.algorithms.exploration import SCRIPTS, correlated_noise
+from lookact.algorithms.imagination import Imagination
 from lookact.algorithms.world_model import fit_tokenizer, sequence_rewards, tokenise
+from lookact.algorithms.world_model_evaluation import prediction_error
 from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
-from lookact.envs.control.gym_control import make_gym_control
-from lookact.envs.maniskill.env import ManiSkillTable
 from lookact.envs.tabletop import experts
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.randomise import Randomisation, instruction_corpus
+from lookact.envs.tabletop.randomise import instruction_corpus
+from lookact.envs.tabletop.two_arms import TwoArms
 from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
-from lookact.envs.testbeds.noisy_tv import noisy_table
-from lookact.envs.vector.vector_env import InlineVectorEnv, VectorEnv
 from lookact.errors import DataError
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.loading import (
@@ -38,6 +37,7 @@ from lookact.models.world_model.loading import (
 from lookact.models.world_model.model import WorldModel, WorldModelSpec
 from lookact.models.world_model.vq import VQSpec
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
+from lookact.recipes.world_duel.f1.environments import VectorEnvs, env_maker, make_envs, plan_episodes, table_settings
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
 from lookact.rollout.recording import record, record_demonstrations, record_object_masks, stack_demonstrations
 from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps
@@ -48,10 +48,8 @@ from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.training.progress import progress
 from lookact.training.run import Run
 from lookact.training.weights import Weights, read_weights
-from lookact.types import PlanEpisode
 
 WEIGHT_DECAY = 0.01
-VectorEnvs = VectorEnv | InlineVectorEnv
 
 
 class FrozenExplorer:
@@ -86,10 +84,14 @@ class TrainState:
     replay: SequenceReplay
     """Episodes of the explorer, in phase adversarial."""
     frozen_explorer: FrozenExplorer
+    older: WorldModel | None
+    """A moving average of the world model's weights, where learning progress pays."""
+    imagination: Imagination | None
 
     def saved(self) -> dict[str, Any]:
         """For a checkpoint, beside the weights."""
-        return {name: part for name, part in vars(self).items() if name not in ("envs", "world_model", "explorer")}
+        apart = ("envs", "world_model", "explorer", "older")
+        return {name: part for name, part in vars(self).items() if name not in apart and part is not None}
 
     def weights(self, model: ModelConfig, *, with_explorer: bool) -> dict[str, Weights]:
         """For a checkpoint: the world model at the top with its tokenizer, adapters and the explorer beside it."""
@@ -100,6 +102,8 @@ class TrainState:
         if model.lora_rank:
             adapter = functools.partial(save_adapter, self.world_model, model.lora_rank, model.lora_alpha)
             weights["peft_adapter"] = adapter
+        if self.older is not None:
+            weights["older"] = self.older
         return weights | ({"student": self.explorer.model} if with_explorer else {})
 
 
@@ -135,8 +139,11 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
     vision, act_only = model.freeze_vision_encoder, model.train_act_expert_only
     freeze(world_model, Freeze(vision, model.freeze_gen_expert, act_only, model.train_gen_expert_only))
     freeze(own, Freeze(vision, gen_expert=True, act_expert_only=act_only))
-    explorer = Explorer(own, stride=model.stride, cameras=cameras_of(cfg))
+    # a fresh critic must not change what was cloned
+    explorer = Explorer(own, stride=model.stride, cameras=cameras_of(cfg), detach_critic=cfg.phase == "task")
     lr, critic_lr = cfg.task_phase.lr if cfg.phase == "task" else cfg.student.lr, cfg.student.critic_lr
+    dream = cfg.task_phase.imagination
+    how: dict[str, Any] = {"lr": dream.lr, "capacity": dream.rollouts, "seed": cfg.seed}
     return TrainState(
         make_envs(cfg.env, task_of(cfg)),
         world_model,
@@ -148,7 +155,19 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
         RewardScale(),
         SequenceReplay(cfg.adversarial.replay_size),
         FrozenExplorer(),
+        open_older(world_model, cfg),
+        Imagination(world_model, explorer, **how) if cfg.phase == "task" and dream.horizon else None,
     )
+
+
+def open_older(world_model: WorldModel, cfg: Config) -> WorldModel | None:
+    """The older world model that learning progress is measured against: that of `teacher_path`, or a copy."""
+    if cfg.rewards.uncertainty != "learning_progress" or cfg.phase == "task":
+        return None
+    older = copy.deepcopy(world_model)
+    if cfg.teacher_path:
+        load_model(older, Path(cfg.teacher_path) / "older")
+    return older
 
 
 def task_of(cfg: Config) -> str | None:
@@ -200,55 +219,6 @@ def load_model(model: WorldModel, checkpoint: Path) -> None:
     if not checkpoint.is_dir():
         raise DataError(f"checkpoint {checkpoint} does not exist: check the path")
     read_weights(model, checkpoint)()
-
-
-def env_maker(env: EnvConfig, task: str | None = None) -> Callable[[], gymnasium.Env[Any, Any]]:
-    """What a worker process calls, without loading torch; unless with a task, no episode ends within its steps."""
-    if env.is_outside:
-        # a single picture serves as both
-        shown = dict(zip(("head", "wrist"), (*env.shapes.cameras, env.shapes.cameras[0])))
-        how: dict[str, Any] = {"image_size": env.image_size, "max_steps": env.steps_per_episode + 2, "cameras": shown}
-        return functools.partial(make_gym_control, env.name, instruction=env.instruction, **how)
-    if env.name == "memory_curtain":
-        steps = env.steps_per_episode + 2
-        return functools.partial(MemoryCurtain, image_size=env.image_size, max_steps=steps, point=task is not None)
-    if env.name == "maniskill":
-        return functools.partial(ManiSkillTable, **table_settings(env))
-    make = noisy_table if env.name == "noisy_tv" else Tabletop
-    settings = table_settings(env) | ({"max_steps": env.steps_per_episode} if task else {})
-    return functools.partial(make, task=task or "reach", terminate_on_success=task is not None, **settings)
-
-
-def table_settings(env: EnvConfig) -> dict[str, Any]:
-    return {
-        "control": env.control,
-        "image_size": env.image_size,
-        "max_steps": env.steps_per_episode + 2,
-        "randomise": Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter),
-        "distractors": env.distractors,
-    }
-
-
-def make_envs(env: EnvConfig, task: str | None = None) -> VectorEnvs:
-    """This process's vector environment."""
-    if not env.workers:
-        return InlineVectorEnv(env_maker(env, task), env.num_envs)
-    return VectorEnv(env_maker(env, task), env.num_envs, workers=min(env.workers, env.num_envs))
-
-
-def plan_episodes(seed: int, split: str, number: int, scene_reuse: int, *, together: bool = False) -> PlanEpisode:
-    """Seeds of every row's `number`-th episode of a split; rows are counted over all processes if `together`.
-
-    A row's scene stays for `scene_reuse` episodes; the poses of objects and arm differ each time.
-    """
-
-    def plan(row: int, episode: int) -> tuple[int, dict[str, Any]]:
-        place = row * world_size() + rank() if together else row
-        turn = number + episode
-        scene = derive(seed, split, "scene", place, turn // scene_reuse)
-        return derive(seed, split, place, turn), {"scene_seed": scene}
-
-    return plan
 
 
 def record_random(env: EnvConfig, folder: Path, *, seed: int, split: str, episodes: int) -> list[Recording]:
@@ -313,8 +283,8 @@ def load_demonstrations(cfg: Config, folder: Path, split: str, episodes: int) ->
     if is_main() and not path.exists():
         env, steps = env_maker(cfg.env, cfg.task_phase.task_name)(), cfg.env.steps_per_episode
         act: Callable[[Any], NDArray[np.float32]] = experts.expert_action
-        if cfg.env.name == "memory_curtain":
-            act = MemoryCurtain.expert_action
+        if isinstance(env, (MemoryCurtain, TwoArms)):
+            act = type(env).expert_action
         how: dict[str, Any] = {"steps": steps, "noise": cfg.task_phase.action_noise, "seed": derive(cfg.seed, split)}
         record_demonstrations(env, act, episodes=episodes, **how).save(path)
         env.close()
@@ -338,15 +308,16 @@ def scripted_episodes(state: TrainState, cfg: Config, number: int) -> TokenSeque
 
 
 def explore(
-    explorer: Explorer, envs: VectorEnvs, env: EnvConfig, seed: int, split: str, number: int
+    explorer: Explorer, envs: VectorEnvs, cfg: Config, split: str, number: int
 ) -> tuple[Rollout, TokenSequences]:
     """A rollout of the explorer, the `number`-th episode of a split in every environment, and its token sequences.
 
     One step more is taken than counts, for the observation after the last and its value.
     """
+    env, generator = cfg.env, torch_rng(cfg.seed, split, "noise", number)
     shape = (env.steps_per_episode + 1, envs.num_envs * world_size(), explorer.spec.sample_size)
-    noise = torch.randn(shape, generator=torch_rng(seed, split, "noise", number))[:, rank() :: world_size()]
-    plan = plan_episodes(seed, split, number, env.scene_reuse, together=True)
+    noise = correlated_noise(shape, cfg.student.noise_correlation, generator)[:, rank() :: world_size()]
+    plan = plan_episodes(cfg.seed, split, number, env.scene_reuse, together=True)
     rollout = collect_rollout(explorer, envs, noise=noise.to(explorer.device), plan_episode=plan)
     inputs = rollout.inputs
     wrist = inputs.images["wrist"].transpose(0, 1).to("cpu", torch.int16)
@@ -392,7 +363,37 @@ def load_data(world_model: WorldModel, cfg: Config, run: Run) -> Data:
     return Data(tokens, adversarial, tokenise(world_model, held_out), tuple(held_out), expert, scripted, objects)
 
 
-def reward_terms(world_model: WorldModel, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
+def reward_terms(state: TrainState, sequences: TokenSequences, cfg: Config) -> IntrinsicRewards:
     """Memory divergence, uncertainty and novelty of every step, (b, t) each, before scales and weights."""
     positions, kind = sequences.state[:, 1:, cfg.env.position], cfg.rewards.uncertainty
-    return sequence_rewards(world_model, sequences, positions, stride=cfg.model.stride, kind=kind)
+    how: dict[str, Any] = {"stride": cfg.model.stride, "kind": kind, "older": state.older}
+    return sequence_rewards(state.world_model, sequences, positions, **how)
+
+
+def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
+    """The explorer starts as a copy of the world model; rewards are scaled by their means under random actions."""
+    if phase == "teacher" and state.older is not None and not cfg.teacher_path:
+        # normalisers and tokenizer were fitted since it was made
+        state.older.load_state_dict(state.world_model.state_dict())
+    if phase == "student" and cfg.phase == "all":
+        state.explorer.model.load_state_dict(state.world_model.state_dict())
+    if phase in ("student", "reinforce"):
+        state.explorer.begin_with(cfg.student.std if phase == "student" else cfg.task_phase.std)
+    if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
+        terms = reward_terms(state, data.held_out, cfg)
+        state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
+    if phase == "adversarial":
+        frozen = state.frozen_explorer
+        frozen.episodes.add(explore(state.explorer, state.envs, cfg, "explore", 0)[1])
+        frozen.initial_errors = duel_errors(state, data, stride=cfg.model.stride)
+
+
+def duel_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
+    """Prediction errors on the frozen explorer's episodes, on random ones, on a script's and on an expert's."""
+    compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
+    more = {"scripted": data.scripted, "expert": data.expert}
+    compared |= {name: sequences for name, sequences in more.items() if sequences is not None}
+    return {
+        f"{name}_error": prediction_error(state.world_model, sequences, stride=stride)
+        for name, sequences in compared.items()
+    }

@@ -45,21 +45,20 @@ from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
-from lookact.recipes.world_duel.config import JOINTS, Config, phase_at, planned
+from lookact.recipes.world_duel.config import Config, phase_at, planned
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
-    VectorEnvs,
     cameras_of,
+    duel_errors,
     explore,
     load_model,
     load_object_masks,
-    make_envs,
     open_model,
-    plan_episodes,
     record_random,
     script_actions,
 )
+from lookact.recipes.world_duel.f1.environments import VectorEnvs, make_envs, plan_episodes
 from lookact.rollout.recording import record, record_with_infos
 from lookact.seeding import derive, numpy_rng
 from lookact.training.atomic_io import write_text
@@ -127,7 +126,7 @@ def measure_explorer(
 
     Ratios are to random, to matched and to whichever of all scripts is best at a thing.
     """
-    _, found = explore(explorer, envs, cfg.env, cfg.seed, "explore", 0)
+    _, found = explore(explorer, envs, cfg, "explore", 0)
     plan = plan_episodes(cfg.seed, "explore", 0, cfg.env.scene_reuse, together=True)
     compared = {"student": found.actions.numpy()}
     compared |= {name: script_actions(name, cfg.env, cfg.seed, "explore") for name in scripts}
@@ -136,20 +135,20 @@ def measure_explorer(
     cells: dict[str, float] = {}
     for name, actions in compared.items():
         recording, infos = record_with_infos(envs, actions, plan)
-        one = tokenise(world_model, [recording])
+        one, places = tokenise(world_model, [recording]), tool_positions(recording, cfg)
         found_there = {
             "error": prediction_error(world_model, one, stride=cfg.model.stride),
             "image_error": image_error(world_model, one, stride=cfg.model.stride),
-            "coverage": coverage_by_row(recording.state[..., cfg.env.position]),
+            "coverage": coverage_by_row(places),
             "action_rms": np.sqrt(np.square(actions, dtype=np.float64).mean(axis=(1, 2))),
             **interaction(infos),
         }
         if cfg.env.name == "noisy_tv":
             found_there["noise"] = noise_in_view(recording.state)[:, 1:].mean(axis=1)
         numbers |= {f"{name}_{measure}": values for measure, values in found_there.items()}
-        cells[f"{name}_cells"] = coverage(recording.state[..., cfg.env.position])
+        cells[f"{name}_cells"] = coverage(places)
         if not cfg.env.is_outside:
-            cells[f"{name}_joint_bins"] = joint_coverage(recording.state[..., JOINTS])
+            cells[f"{name}_joint_bins"] = joint_coverage(recording.state[..., cfg.env.joints])
     report = means_with_intervals(numbers) | cells
     measured = ("error", "image_error", "cells", "joint_bins", "contact_rate", "displacement")
     for measure in (name for name in measured if f"student_{name}" in report):
@@ -160,13 +159,10 @@ def measure_explorer(
     return report
 
 
-def duel_errors(state: TrainState, data: Data, *, stride: int) -> Numbers:
-    """Prediction errors on the frozen explorer's episodes, on random ones, on a script's and on an expert's."""
-    compared = {"frozen_explorer": state.frozen_explorer.episodes.all(), "random": data.held_out}
-    more = {"scripted": data.scripted, "expert": data.expert}
-    compared |= {name: sequences for name, sequences in more.items() if sequences is not None}
-    error = partial(prediction_error, state.world_model, stride=stride)
-    return {f"{name}_error": error(sequences) for name, sequences in compared.items()}
+def tool_positions(recording: Recording, cfg: Config) -> NDArray[np.float32]:
+    """(b, t + 1, 3) of the tool, (b, t + 1, 2, 3) of two; of another's environment, its whole state."""
+    places = recording.state[..., cfg.env.position]
+    return places.reshape(*places.shape[:2], 2, 3) if cfg.env.arms == 2 else places
 
 
 def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]:
@@ -272,7 +268,7 @@ def save_example(world_model: WorldModel, recording: Recording, folder: Path, nu
 
 def explorer_recording(explorer: Explorer, envs: VectorEnvs, cfg: Config, split: str, number: int) -> Recording:
     """An episode of the explorer with all cameras: its actions replayed."""
-    _, found = explore(explorer, envs, cfg.env, cfg.seed, split, number)
+    _, found = explore(explorer, envs, cfg, split, number)
     plan = plan_episodes(cfg.seed, split, number, cfg.env.scene_reuse, together=True)
     return record(envs, found.actions.numpy(), plan)
 
@@ -369,5 +365,5 @@ def _random_coverage(cfg: Config, recordings: list[Recording]) -> dict[str, Any]
         # it has no arm
         return {"coverage": 0.0, "ci": {}}
     return means_with_intervals(
-        {"coverage": coverage_by_row(np.concatenate([one.state[..., cfg.env.position] for one in recordings]))}
+        {"coverage": coverage_by_row(np.concatenate([tool_positions(one, cfg) for one in recordings]))}
     )

@@ -26,9 +26,8 @@ SHAPES = (
 
 def preflight(cfg: Config, job: Job) -> None:
     """Refuse what could not work on this machine, before anything is begun."""
-    if cfg.env.is_outside:
-        check_outside(cfg)
-    else:
+    check_sizes(cfg)
+    if not cfg.env.is_outside:
         need_package("mujoco", "world-duel")
     if cfg.env.name == "maniskill":
         for package in ("mani_skill", "sapien"):
@@ -46,8 +45,8 @@ def preflight(cfg: Config, job: Job) -> None:
     need_device("model.device", cfg.model.device)
 
 
-def check_outside(cfg: Config) -> None:
-    """Refuse another's environment that does not run, or whose numbers the model has no room for."""
+def check_sizes(cfg: Config) -> None:
+    """Refuse another's environment that does not run, or any whose numbers the model has no room for."""
     shapes, model = cfg.env.shapes, cfg.model
     for what, size, room in (
         ("state", shapes.state_size, model.state_dim),
@@ -64,12 +63,14 @@ def check_phase(cfg: Config) -> None:
         raise ConfigError(f"phase {cfg.phase} needs a world model: give teacher_path, a checkpoint of phase teacher")
     if cfg.phase == "adversarial" and not cfg.student_path:
         raise ConfigError("phase adversarial needs an explorer: give student_path, a checkpoint of phase student")
-    if cfg.phase == "task" and cfg.env.name not in ("tabletop", "memory_curtain"):
-        raise ConfigError(
-            f"phase task has an expert in tabletop and memory_curtain, not in {cfg.env.name}: set env.name"
-        )
+    experts = ("tabletop", "two_arms", "memory_curtain")
+    if cfg.phase == "task" and cfg.env.name not in experts:
+        raise ConfigError(f"phase task has an expert in {', '.join(experts)}, not in {cfg.env.name}: set env.name")
     if cfg.teacher_path:
         need_files(Path(cfg.teacher_path), "world-duel", CHECKPOINT)
+        if cfg.rewards.uncertainty == "learning_progress" and cfg.phase != "task":
+            # without it nothing tells what the teacher knew before: train it with the same rewards.uncertainty
+            need_files(Path(cfg.teacher_path) / "older", "world-duel learning_progress", CHECKPOINT)
     if cfg.student_path:
         need_files(Path(cfg.student_path), "world-duel", ("student", *CHECKPOINT))
 

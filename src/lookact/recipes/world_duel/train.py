@@ -25,7 +25,8 @@ from lookact.ops.masked import Metrics, whiten
 from lookact.recipes.world_duel import data as sources
 from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState
-from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, duel_errors, evaluate, read_reports, report_on
+from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, evaluate, read_reports, report_on
+from lookact.recipes.world_duel.f1.environments import plan_episodes
 from lookact.recipes.world_duel.preflight import check_phase
 from lookact.rollout.vector_rollout import Rollout
 from lookact.seeding import derive, numpy_rng, torch_rng
@@ -49,7 +50,7 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
     for step in run.steps(sum(planned(cfg).values()), cfg.phase):
         (phase, number), began = phase_at(cfg, step), time.perf_counter()
         if number == 1:
-            begin_phase(state, data, cfg, phase)
+            sources.begin_phase(state, data, cfg, phase)
         if phase in ("teacher", "clone"):
             metrics = teacher_step(state, data, cfg, number)
         elif phase == "student":
@@ -72,19 +73,6 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
             run.save(step, weights=weights, state=saved, metrics=metrics, keep=cfg.evaluation.keep)
     state.envs.close()
     return read_reports(run) or {cfg.phase: report}
-
-
-def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
-    """The explorer starts as a copy of the world model; rewards are scaled by their means under random actions."""
-    if phase == "student" and cfg.phase == "all":
-        state.explorer.model.load_state_dict(state.world_model.state_dict())
-    if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
-        terms = sources.reward_terms(state.world_model, data.held_out, cfg)
-        state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))
-    if phase == "adversarial":
-        frozen = state.frozen_explorer
-        frozen.episodes.add(sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, "explore", 0)[1])
-        frozen.initial_errors = duel_errors(state, data, stride=cfg.model.stride)
 
 
 def teacher_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
@@ -123,6 +111,8 @@ def fit_world_model(
         mean_loss = all_reduce_sum(float(loss.detach()) * weight)
         metrics |= clip_and_step(optimizer, parameters, max_norm=1.0, guard=guard, loss=mean_loss)
         taken.append(metrics)
+    if state.older is not None:
+        fitting.follow(state.older, world_model, decay=cfg.rewards.progress_decay)
     return fitting.average(taken)
 
 
@@ -162,41 +152,52 @@ def student_step(
     """Phase student: PPO of the explorer on intrinsic rewards; the metrics, and the episodes it explored."""
     ppo, rewards = cfg.student.ppo, cfg.rewards
     # rollouts: one episode in every environment
-    rollout, sequences = sources.explore(state.explorer, state.envs, cfg.env, cfg.seed, split, number)
+    rollout, sequences = sources.explore(state.explorer, state.envs, cfg, split, number)
     # intrinsic rewards, minus what random actions earn: the critic starts at zero
     weights = rewards.memory_weight, rewards.uncertainty_weight, rewards.novelty_weight
-    terms = state.reward_scale.weighted(sources.reward_terms(state.world_model, sequences, cfg), weights)
+    terms = state.reward_scale.weighted(sources.reward_terms(state, sequences, cfg), weights)
     mask = sequences.mask.to(terms.novelty.device)
     total = (terms.divergence + terms.uncertainty + terms.novelty).masked_fill(~mask, 0.0)
-    gain = (total - sum(weights)).masked_fill(~mask, 0.0).T
-    metrics = reinforce(state, rollout, gain, ppo, seed=derive(cfg.seed, "student", derive(cfg.seed, split, number)))
+    gain = (total - state.reward_scale.random_reward(weights)).masked_fill(~mask, 0.0).T
+    # advantages, update
+    advantages = control_ppo.compute_advantages(rollout, gain, gamma=ppo.gamma, lam=ppo.lam)
+    seed = derive(cfg.seed, "student", derive(cfg.seed, split, number))
+    metrics = ppo_update(state, rollout, advantages, advantages + rollout.values, ppo, seed=seed)
     metrics |= reward_metrics(terms, total, mask, state.explorer.model.action_head.log_std)
     return metrics | (noise_share(total, sequences) if cfg.env.name == "noisy_tv" else {}), sequences
 
 
 def task_step(state: TrainState, cfg: Config, number: int) -> dict[str, float]:
-    """Phase task after cloning: PPO by the task's own reward."""
-    seed, ppo = derive(cfg.seed, "task", number), cfg.task_phase.ppo
-    plan, steps = sources.plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
+    """Phase task after cloning: PPO by the task's own reward, on real steps and on imagined ones."""
+    seed, task, ppo = derive(cfg.seed, "task", number), cfg.task_phase, cfg.task_phase.ppo
+    plan, steps = plan_episodes(seed, "task", 0, 1, together=True), cfg.env.steps_per_episode
     rollout = control_ppo.collect_experience(state.explorer, state.envs, steps=steps, seed=seed, plan_episode=plan)
-    return control_ppo.rollout_metrics(rollout, 0) | reinforce(state, rollout, rollout.rewards, ppo, seed=seed)
+    advantages = control_ppo.compute_advantages(rollout, rollout.rewards, gamma=ppo.gamma, lam=ppo.lam)
+    warm, dream, imagination = number > task.critic_warmup, task.imagination, state.imagination
+    how: dict[str, Any] = {"seed": seed, "actor": warm and (imagination is None or dream.real_steps)}
+    metrics = control_ppo.rollout_metrics(rollout, 0)
+    metrics |= ppo_update(state, rollout, advantages, advantages + rollout.values, ppo, **how)
+    if imagination is None:
+        return metrics
+    # imagined rollouts from these steps; their returns are λ-returns
+    metrics |= imagination.learn(rollout, steps=dream.gradient_steps, seed=seed)
+    if warm:
+        how = {"horizon": dream.horizon, "starts": dream.starts, "gamma": ppo.gamma, "lam": ppo.lam}
+        imagined, returns = imagination.rollout(state.explorer, rollout, seed=seed, **how)
+        found = ppo_update(state, imagined, returns - imagined.values, returns, ppo, seed=derive(seed, "imagined"))
+        metrics |= {f"world/imagined_{name[7:]}": value for name, value in found.items() if name[:7] == "policy/"}
+    return metrics
 
 
-def reinforce(state: TrainState, rollout: Rollout, rewards: Tensor, ppo: PPO, *, seed: int) -> dict[str, float]:
-    """PPO of the explorer on a rollout with rewards (t, rows)."""
-    # advantages
-    advantages = control_ppo.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
-    returns = advantages + rollout.values
+def ppo_update(
+    state: TrainState, rollout: Rollout, advantages: Tensor, returns: Tensor, ppo: PPO, *, seed: int, actor: bool = True
+) -> dict[str, float]:
+    """PPO of the policy, or its critic alone, on a real or imagined rollout; advantages and returns are (t, rows)."""
     metrics = control_ppo.critic_metrics(rollout, returns)
     if ppo.whiten:
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
     batch = control_ppo.make_batch(rollout, advantages, returns)
-    # update
-    return metrics | ppo_update(state, batch, ppo, seed=seed)
-
-
-def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, seed: int) -> dict[str, float]:
-    """Gradient steps on minibatches: clipped surrogate, value loss, entropy bonus; mean metrics."""
+    # update: clipped surrogate, value loss, entropy bonus
     explorer, optimizer, guard = state.explorer, state.explorer_optimizer, state.explorer_guard
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     taken: list[dict[str, float]] = []
@@ -209,19 +210,19 @@ def ppo_update(state: TrainState, batch: control_ppo.StepBatch, ppo: PPO, *, see
         old = minibatch.old_logprobs, minibatch.advantages
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
-        loss = surrogate + ppo.value_coef * value - ppo.entropy_coef * entropy
+        loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if actor else 0.0)
         (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
         parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
         parts |= {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
-        metrics = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
-        if ppo.max_kl is not None and metrics["policy/approx_kl"] > ppo.max_kl:
+        found = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        if ppo.max_kl is not None and found["policy/approx_kl"] > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(parameters)
-        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": metrics.pop("loss")}
-        taken.append(metrics | clip_and_step(optimizer, parameters, **how))
-    return control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
+        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": found.pop("loss")}
+        taken.append(found | clip_and_step(optimizer, parameters, **how))
+    return metrics | control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 
 def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) -> dict[str, float]:
@@ -240,9 +241,8 @@ def adversarial_step(state: TrainState, data: Data, cfg: Config, number: int) ->
     updates = []
     for index in range(adversarial.world_model_updates):
         seed = derive(cfg.seed, "duel", number, index)
-        updates.append(
-            fit_world_model(state, *fitting.sample_batch(state.world_model, [random, explored], seed), cfg, seed)
-        )
+        batch = fitting.sample_batch(state.world_model, [random, explored], seed)
+        updates.append(fit_world_model(state, *batch, cfg, seed))
     metrics |= fitting.average(updates)
-    errors = duel_errors(state, data, stride=cfg.model.stride)
+    errors = sources.duel_errors(state, data, stride=cfg.model.stride)
     return metrics | {f"duel/{name}": float(values.mean()) for name, values in errors.items()}

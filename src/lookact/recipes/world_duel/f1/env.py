@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from lookact.config import load_config
 from lookact.errors import ConfigError
 from lookact.recipes.world_duel.config import PRESETS, Config
-from lookact.recipes.world_duel.data import env_maker, load_model, open_model
+from lookact.recipes.world_duel.data import load_model, open_model, open_older
+from lookact.recipes.world_duel.f1.environments import env_maker
 from lookact.rewards.intrinsic_env import IntrinsicReward, IntrinsicWeights
 from lookact.training.run_files import saved_config
 
@@ -99,7 +100,7 @@ def make_f1_env(
     teacher: a checkpoint of phase teacher; phase student needs it.
     """
     if not single_arm:
-        raise ConfigError("single_arm is off, and the table has one arm: leave it on")
+        env = {"name": "two_arms"} | env
     if (phase == "student") != (teacher is not None):
         raise ConfigError("give teacher, a checkpoint of phase teacher, in phase student and in no other")
     cfg = _config_of(Path(teacher)) if teacher is not None else PRESETS["small"]
@@ -119,6 +120,7 @@ def make_f1_env(
                 kind=cfg.rewards.uncertainty,
                 stride=cfg.model.stride,
                 position=cfg.env.position,
+                older=open_older(world_model, replace(cfg, teacher_path=str(teacher))),
             )
     return F1Env(made, phase=phase, history_length=history_length, action_scale=action_scale)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lookact.rewards.answer import answer_score, format_fault, turn_taken
+from lookact.rewards.functions import answer_score, format_fault, turn_taken
 from lookact.types import Decision, Episode, Observation, Turn
 
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from lookact.rollout.env_pool import EnvPool
+from lookact.rollout.collect import EnvPool
 from lookact.rollout.samplers.random_actor import RandomActor
 from lookact.rollout.samplers.settings import Concurrency
 from lookact.types import EpisodeSpec, Observation
