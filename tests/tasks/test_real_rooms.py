@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lookact
@@ -68,6 +69,28 @@ def test_a_group_walks_in_one_room_and_ids_choose_among_them(homes):
     assert set(names) == {"home-5", "home-6"}
     with pytest.raises(ConfigError, match="no scene is called attic"):
         make_navigation(replace(NAVIGATION, scenes=(homes,), scene_ids=("attic",)), 0).specs(0, "test", groups=1)
+
+
+def test_a_share_of_training_is_in_generated_rooms_and_evaluation_is_not(homes):
+    env = replace(NAVIGATION, scenes=(homes,), held_out_scenes=0.5, generated_share=0.5)
+    task = make_navigation(env, 0)
+    held_out = set(walked(task, task.specs(0, "test", groups=8)))
+    assert held_out <= {f"home-{number}" for number in range(8)}
+    names = walked(task, task.specs(0, "train", groups=40, group_size=2))
+    assert names[::2] == names[1::2]
+    generated = [name for name in names if not name.startswith("home-")]
+    assert 20 < len(generated) < 60
+    assert len(set(generated)) == len(generated) / 2
+    assert not held_out & set(names)
+
+
+def test_vision_is_pretrained_in_the_scenes_that_are_trained_in(homes):
+    env = replace(NAVIGATION, scenes=(homes,), held_out_scenes=0.5, generated_share=0.5)
+    images = list(make_navigation(env, 0).pretraining_images(0, rooms=range(12), per_room=1))
+    plain = list(make_navigation(replace(env, scenes=()), 0).pretraining_images(0, rooms=range(12), per_room=1))
+    same = [np.array_equal(one.rgb, other.rgb) for one, other in zip(images, plain)]
+    # a generated room is the same beside scenes as without them
+    assert 0 < sum(same) < 12
 
 
 def test_held_out_scenes_are_not_trained_in(homes):
@@ -151,13 +174,18 @@ def test_no_scene_of_the_benchmark_reaches_training_by_any_loader(benchmark, tmp
     monkeypatch.setattr(simulator, "open_scan", lambda *_: pytest.fail("a scan was opened"))
     simulator.recorded_simulator.cache_clear()
     for scenes, split in itertools.product(((benchmark,), (str(tmp_path / "copy"),)), TRAINS):
-        with pytest.raises(ConfigError, match="train_on_test"):
-            NavigationTask(replace(NAVIGATION, scenes=scenes)).specs(0, split, groups=1)
+        for share in (0.0, 0.5, 1.0):
+            mixed = NavigationTask(replace(NAVIGATION, scenes=scenes, generated_share=share))
+            with pytest.raises(ConfigError, match="train_on_test"):
+                mixed.specs(0, split, groups=1)
+            if share:
+                with pytest.raises(ConfigError, match="train_on_test"):
+                    mixed.pretraining_images(0, rooms=range(1), per_room=1)
     rows = [(question, f"{benchmark}#41069025") for question in route_rows("41069025")]
     for split in TRAINS:
         with pytest.raises(ConfigError, match="train_on_test"):
             SpatialVQATask(VQA, rows).specs(0, split, groups=1)
-    # tokenizers and vision encoders are made from generated rooms whatever the scenes are
+    # tokenizers, and without generated_share vision encoders too, are made from generated rooms whatever the scenes are
     for task in (NavigationTask(replace(NAVIGATION, scenes=(benchmark,))), SpatialVQATask(VQA, rows)):
         assert task.corpus()
         assert next(task.pretraining_images(0, rooms=range(1), per_room=1)).rgb.shape == (32, 32, 3)
@@ -219,6 +247,8 @@ CALLERS = {
     "envs/rooms/scan_cache.py",
     # environments: they walk where they are told to
     "envs/rooms/navigation.py", "envs/rooms/spatial_vqa.py",
+    # images of the scenes that a task's training split names
+    "envs/rooms/pretraining_images.py",
     # tasks, whose specs decide what is trained on
     "tasks/navigation.py", "tasks/spatial_vqa.py",
     # evaluation alone

@@ -18,7 +18,7 @@ from lookact.envs.rooms.experts.demonstrate import demonstrate, random_move
 from lookact.envs.rooms.generate import RoomStyle
 from lookact.envs.rooms.goals import Difficulty, find_task
 from lookact.envs.rooms.motion import Limits
-from lookact.envs.rooms.navigation import Navigation, observe
+from lookact.envs.rooms.navigation import GENERATED, Navigation, observe
 from lookact.envs.rooms.pretraining_images import LabelledImage, labelled_images
 from lookact.envs.rooms.render import Camera
 from lookact.envs.rooms.routes import RouteWalk
@@ -30,6 +30,7 @@ from lookact.envs.wrappers.chat_env import ChatEnv
 from lookact.errors import ConfigError, DataError, EnvError, ParseError
 from lookact.rollout.collect import make_specs
 from lookact.rollout.samplers.random_actor import RandomActor
+from lookact.seeding import numpy_rng
 from lookact.tasks.settings import NavigationConfig
 from lookact.text.actions import parse_action
 from lookact.training.evaluation import flat_metrics, gather_numbers, make_report
@@ -82,10 +83,17 @@ class NavigationTask:
         if env.routes is not None:
             rows = self._routes(env.routes, pool, split)
             return [choose(spec, route=rows[_number(spec, split) % len(rows)]) for spec in specs]
-        if pool == env.scenes:
+        if pool == env.scenes and not env.generated_share:
             return specs
         names = startable(pool, self._difficulty(), groups if split in EVALUATION_SPLITS else len(pool))
-        return [choose(spec, scene=names[_number(spec, split) % len(names)]) for spec in specs]
+        return [choose(spec, scene=self._scene_of(spec, split, names)) for spec in specs]
+
+    def _scene_of(self, spec: EpisodeSpec, split: str, names: Sequence[str]) -> str:
+        """One of the scenes, or, in a share of training, a generated room."""
+        number = _number(spec, split)
+        if split not in EVALUATION_SPLITS and numpy_rng(number, "generated").random() < self.env.generated_share:
+            return GENERATED
+        return names[number % len(names)]
 
     def _difficulty(self) -> Difficulty:
         env = self.env
@@ -145,8 +153,21 @@ class NavigationTask:
         return turns + questions + [reply for demo in demos for reply in demo.replies]
 
     def pretraining_images(self, seed: int, *, rooms: Iterable[int], per_room: int) -> Iterator[LabelledImage]:
-        camera = Camera.square(self.env.image_size, self.env.fov_degrees)
-        return labelled_images(seed, rooms=rooms, per_room=per_room, style=self._style(), camera=camera)
+        env = self.env
+        camera = Camera.square(env.image_size, env.fov_degrees)
+        scenes: tuple[str, ...] = ()
+        # vision encoders are made from generated rooms alone unless these are mixed with scenes
+        if env.scenes and env.generated_share:
+            scenes = for_split(self._sources(), "train", held_out=env.held_out_scenes, train_on_test=env.train_on_test)
+        return labelled_images(
+            seed,
+            rooms=rooms,
+            per_room=per_room,
+            style=self._style(),
+            camera=camera,
+            scenes=scenes,
+            generated_share=env.generated_share,
+        )
 
     def report(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         """Success rate, SPL (arXiv:1807.06757), turns, valid actions and collisions, each with its interval."""

@@ -63,6 +63,9 @@ class NavigationConfig:
         0.0, help="share of `scenes` that is evaluated in and not trained in", least=0, below=1
     )
     train_on_test: bool = setting(False, help="allow training in scenes of VSI-Bench")
+    generated_share: float = setting(
+        0.0, help="share of training in generated rooms beside `scenes`, vision pretraining included", least=0, most=1
+    )
     routes: str | None = setting(
         None, help="a file of VSI-Bench's rows: its routes are walked in `scenes`", exists=True
     )
@@ -98,7 +101,9 @@ class SpatialVQAConfig:
     )
     train_on_test: bool = setting(False, help="allow training in scenes of VSI-Bench")
     per_type: int = setting(4, help="questions of each type about a recorded scene", least=1)
-    types: tuple[str, ...] = setting(TYPES, help="VSI-Bench's question types that are asked")
+    types: tuple[str, ...] = setting(
+        TYPES, help="VSI-Bench's question types that are asked; in generated rooms one named twice, twice as often"
+    )
     prompts: Literal["vsi", "brief"] = setting("vsi", help="questions as VSI-Bench puts them, or in very few words")
     paraphrase: bool = setting(False, help="learn from questions in several wordings, not in VSI-Bench's alone")
     image_size: int = setting(96, help="pixels a side, a multiple of 32", least=32)

@@ -220,7 +220,7 @@ def scene_questions(env: SpatialVQAConfig, seed: int) -> Rows | None:
         for question in ask(
             recorded_scene(source)[0],
             seed=derive(seed, "ask"),
-            types=env.types,
+            types=tuple(dict.fromkeys(env.types)),
             per_type=env.per_type,
             paraphrase=env.paraphrase,
             distance_choices=env.distance_choices,

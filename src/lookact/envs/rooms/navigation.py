@@ -29,6 +29,8 @@ from lookact.types import FloorMap, Image, Observation
 __all__ = ["Navigation", "observe"]
 
 ATTEMPTS = 20
+GENERATED = "generated"
+"""Names any generated room, among scenes too."""
 QUESTION_LENGTH = 1024
 
 
@@ -73,8 +75,9 @@ class Navigation(gymnasium.Env[Shown, Reply]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
         """Options `scene_seed` and `start_seed` fix the room, and the goal with its start; else `seed` does.
 
-        Others choose by name: `scene` (an id; room-7 where rooms are generated), `goal` (a label that one object
-        bears, or a box's uid), `pose` (x, y, yaw), `question` (text), `route` (a route_planning row, walked).
+        Others choose by name: `scene` (an id; room-7 where rooms are generated; "generated" for a generated room
+        beside `scenes`), `goal` (a label that one object bears, or a box's uid), `pose` (x, y, yaw), `question` (text),
+        `route` (a route_planning row, walked).
         """
         super().reset(seed=seed)
         scene_seed, start_seed = episode_seeds(self, seed, options)
@@ -116,9 +119,9 @@ class Navigation(gymnasium.Env[Shown, Reply]):
         self._over = False
 
     def _find_task(self, scene_seed: int, start_seed: int, scene: Any, choice: Choice) -> NavigationTask:
-        for attempt in range(ATTEMPTS if scene is None else 1):
+        for attempt in range(ATTEMPTS if scene in (None, GENERATED) else 1):
             seed = derive(scene_seed, "again", attempt) if attempt else scene_seed
-            sim = self._simulator(seed) if scene is None else self._named_simulator(scene)
+            sim = self._simulator(seed, scene) if scene in (None, GENERATED) else self._named_simulator(scene)
             if (task := find_task(sim, start_seed, self.difficulty, self.questions, choice)) is not None:
                 return task
         if choice.pose is not None:
@@ -138,8 +141,8 @@ class Navigation(gymnasium.Env[Shown, Reply]):
             raise EnvError(f"option scene is {name!r}: {len(self.scenes)} scenes are given, such as {some}")
         return recorded_simulator(found[0])
 
-    def _simulator(self, seed: int) -> Simulator:
-        if self.scenes is None:
+    def _simulator(self, seed: int, scene: str | None) -> Simulator:
+        if self.scenes is None or scene == GENERATED:
             return generated_simulator(seed, self.style)
         return recorded_simulator(self.scenes[seed % len(self.scenes)])
 

@@ -57,7 +57,7 @@ def generated_simulator(seed: int, style: RoomStyle) -> Simulator:
     return Simulator(scene, Renderer(scene), free_space(scene))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def recorded_simulator(source: str) -> Simulator:
     """The ARKitScenes scan in a folder, or a real room's layout: FILE.json#ID."""
     scene, space = recorded_scene(source)
