@@ -58,6 +58,10 @@ def test_every_link_of_a_generated_page_is_a_file():
 
 
 def test_the_reference_lists_what_a_package_exports():
-    assert exports(ROOT / "src/lookact/ops/__init__.py")["preference"] == ["bradley_terry", "disagreement", "pair_entropy"]
+    assert exports(ROOT / "src/lookact/ops/__init__.py")["preference"] == [
+        "bradley_terry",
+        "disagreement",
+        "pair_entropy",
+    ]
     page = generated()[0]["reference/lookact-ops.md"]
     assert "::: lookact.ops.advantages.leave_one_out\n" in page
