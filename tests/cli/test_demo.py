@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from lookact.cli import demo, main, recipes
 from lookact.cli.demo_pictures import STORES, Pictures
 from lookact.cli.recipes import RECIPES as REAL_RECIPES
 from lookact.data.episode_store import EpisodeStore
+from lookact.errors import LookActError
 from lookact.types import Decision, Episode, FloorMap, Observation, Turn
 
 
@@ -48,8 +50,8 @@ def test_pictures_are_drawn_when_there_is_something_new(tmp_path):
     first = curve.read_bytes()
     with metrics.open("a") as file:
         file.write('{"step": 2, "rollout/success_rate": 0.75}\n')
-    (tmp_path / "warm_start").mkdir()
-    (tmp_path / "warm_start/metrics.json").write_text('{"reports": {"sampled": {"success_rate": 0.4}}}')
+    (tmp_path / "sft").mkdir()
+    (tmp_path / "sft/metrics.json").write_text('{"reports": {"sampled": {"success_rate": 0.4}}}')
     pictures.refresh()
     assert curve.read_bytes() != first
     # told once, however often it is redrawn; and nothing half drawn is left behind
@@ -64,9 +66,21 @@ def test_pictures_are_drawn_while_something_else_works(tmp_path, monkeypatch):
         # a line that is not whole yet spoils nothing
         (tmp_path / "metrics.jsonl").write_text("{")
         EpisodeStore(tmp_path / STORES["random"]).add(episode("a"))
-        while len(drawn) < 2 and pictures._thread.is_alive():
+        deadline = time.monotonic() + 60
+        while len(drawn) < 2 and pictures._thread.is_alive() and time.monotonic() < deadline:
             pictures._over.wait(0.01)
     assert len(drawn) == 2
+
+
+def test_episodes_that_were_half_written_are_drawn_at_the_next_look(tmp_path):
+    pictures = Pictures(tmp_path, iterations=4, random_rate=0.05, tell=lambda _: None)
+    store = tmp_path / STORES["random"]
+    store.mkdir(parents=True)
+    with pytest.raises((LookActError, OSError)):
+        pictures.refresh()
+    EpisodeStore(store).add(episode("a"))
+    pictures.refresh()
+    assert [path.name for path in pictures.paths] == ["episodes-random.png", "paths.png"]
 
 
 def test_the_demo_hands_one_folder_to_every_process_and_tells_all_as_json(monkeypatch, capsys):

@@ -28,7 +28,7 @@ class Pictures:
     def __init__(self, folder: Path, *, iterations: int, random_rate: float, tell: Callable[[str], None]) -> None:
         self.folder, self.iterations, self.random_rate, self.tell = folder, iterations, random_rate, tell
         self.paths: list[Path] = []
-        self._known: dict[str, int] = {}
+        self._drawn: dict[str, int] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="demo pictures", daemon=True)
 
@@ -46,13 +46,16 @@ class Pictures:
 
         stores = {policy: self.folder / place for policy, place in STORES.items() if (self.folder / place).is_dir()}
         for policy, store in stores.items():
-            if self._is_new(policy, 1):
+            if policy not in self._drawn:
                 self._draw(sheet_name(policy), lambda path, store=store: draw_sheet(store, path))  # type: ignore[misc]
                 self._draw(PATHS, lambda path: draw_paths(stores, path))
+                # only now: what was half written when it was read is drawn at the next look
+                self._drawn[policy] = 1
         metrics = self.folder / METRICS
-        if metrics.exists() and self._is_new(METRICS, metrics.stat().st_size):
+        if metrics.exists() and (size := metrics.stat().st_size) != self._drawn.get(METRICS):
             marks, iterations = self._marks(), self.iterations
             self._draw(CURVE, lambda path: draw_curve(self.folder, path, marks=marks, updates=iterations))
+            self._drawn[METRICS] = size
 
     def _watch(self) -> None:
         while not self._over.wait(SECONDS):
@@ -61,10 +64,6 @@ class Pictures:
             except (LookActError, OSError):
                 # half written, or a full disk: the next look, or the last one after the training, tells
                 continue
-
-    def _is_new(self, what: str, size: int) -> bool:
-        known, self._known[what] = self._known.get(what, 0), size
-        return size != known
 
     def _draw(self, name: str, draw: Callable[[Path], None]) -> None:
         """Under its own name only when it is whole: somebody may be looking at it."""
