@@ -50,7 +50,8 @@ def test_a_batch_of_one_becomes_a_plain_environment():
     assert env.observation_space.contains(shown)
     assert (info["success"], env.metadata["render_fps"]) == (False, 20)
     _, reward, terminated, truncated, info = env.step(np.array([0, 0, 0, 1], np.float32))
-    assert (reward, terminated, truncated, info["success"]) == (0.25, True, False, True)
+    # it goes on after success: its reward for staying there is positive
+    assert (reward, terminated, truncated, info["success"]) == (0.25, False, False, True)
     assert env.render().shape == (8, 8, 3)
 
 
@@ -106,7 +107,7 @@ def test_an_expert_is_given_the_scene(monkeypatch):
     robot = types.SimpleNamespace(get_qpos=lambda: torch.zeros(1, 9))
     agent = types.SimpleNamespace(tcp=at(0.0, 0.0, 0.2), robot=robot)
     scene = types.SimpleNamespace(obj=at(0.05, 0.0, 0.02), goal_region=at(0.25, 0.0, 0.0), agent=agent)
-    env = types.SimpleNamespace(inner=types.SimpleNamespace(unwrapped=scene))
+    env = types.SimpleNamespace(unwrapped=types.SimpleNamespace(inner=types.SimpleNamespace(unwrapped=scene)))
     # down to beside the cube: 5 cm before it, at its height
     assert task.expert(env, None).tolist() == pytest.approx([0.0, 0.0, -1.0, -1.0], abs=1e-6)
     assert find_control("maniskill:StackCube-v1").expert is None

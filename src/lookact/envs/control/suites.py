@@ -71,7 +71,7 @@ def _maniskill(task: str) -> ControlTask:
     _need("mani_skill", "maniskill", f"maniskill:{task}")
     from lookact.envs.maniskill.tasks import expert_of, instruction_of, make_task
 
-    return ControlTask(functools.partial(make_task, task), instruction=instruction_of(task), expert=expert_of(task))
+    return ControlTask(lambda: SuccessOnce(make_task(task)), instruction=instruction_of(task), expert=expert_of(task))
 
 
 def _libero(suite: str, number: int) -> ControlTask:

@@ -37,7 +37,11 @@ Vector = NDArray[np.float64]
 
 
 class ManiSkillTask(gymnasium.Env[Shown, NDArray[np.float32]]):
-    """One of ManiSkill's environments, made by `gymnasium.make` for one scene on the CPU, without its batch axis."""
+    """One of ManiSkill's environments, made by `gymnasium.make` for one scene on the CPU, without its batch axis.
+
+    An episode goes on after success, as in ManiSkill's own evaluation (`ignore_terminations`): its dense reward is
+    positive, so that ending early would cost what staying at the goal earns.
+    """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
@@ -62,9 +66,9 @@ class ManiSkillTask(gymnasium.Env[Shown, NDArray[np.float32]]):
         return self._observation(shown), {"success": _flag(info, "success")}
 
     def step(self, action: NDArray[np.float32]) -> tuple[Shown, float, bool, bool, dict[str, Any]]:
-        shown, reward, terminated, truncated, info = self.inner.step(action)
-        ended = bool(numbers(terminated)[0]), bool(numbers(truncated)[0])
-        return self._observation(shown), float(numbers(reward)[0]), *ended, {"success": _flag(info, "success")}
+        shown, reward, _, truncated, info = self.inner.step(action)
+        over, success = bool(numbers(truncated)[0]), _flag(info, "success")
+        return self._observation(shown), float(numbers(reward)[0]), False, over, {"success": success}
 
     def render(self) -> Image:
         """The first camera's picture."""
@@ -129,8 +133,9 @@ def expert_of(task: str) -> Callable[[Any, Any], Vector] | None:
     if found is None:
         return None
 
-    def act(env: ManiSkillTask, shown: Any) -> Vector:
-        scene: Any = env.inner.unwrapped
+    def act(env: gymnasium.Env[Any, Any], shown: Any) -> Vector:
+        task_env: Any = env.unwrapped
+        scene: Any = task_env.inner.unwrapped
         thing, goal = ("cube", "goal_site") if task == "PickCube-v1" else ("obj", "goal_region")
         places = [numbers(getattr(scene, name).pose.p) for name in (thing, goal)]
         tool, fingers = scene.agent.tcp.pose.p, numbers(scene.agent.robot.get_qpos())[-2:]
