@@ -94,6 +94,36 @@ def test_sparse_reward_is_one_where_the_task_is_done():
     assert not truncated
 
 
+@pytest.mark.parametrize("reward", ["dense", "sparse"])
+def test_the_success_bonus_is_added_at_the_step_that_succeeds(reward):
+    plain, paid = (Tabletop(cameras=(), task="reach", reward=reward, success_bonus=bonus) for bonus in (0.0, 2.5))
+    plain.reset(seed=0)
+    paid.reset(seed=0)
+    terminated = False
+    while not terminated:
+        action = expert_action(plain)
+        (_, own, terminated, *_), (_, more, *_) = plain.step(action), paid.step(action)
+        assert more - own == pytest.approx(2.5 if terminated else 0.0, abs=1e-12)
+
+
+def test_the_success_bonus_comes_once_where_success_ends_nothing_and_in_the_next_episode_again():
+    env = Tabletop(
+        cameras=(), task="reach", reward="sparse", success_bonus=4.0, max_steps=20, terminate_on_success=False
+    )
+    for seed in (0, 1):
+        env.reset(seed=seed)
+        rewards = []
+        for step in range(20):
+            # state goes along to an environment made alike
+            if step == 19:
+                kept = env.state_dict()
+                env.load_state_dict(kept)
+            rewards.append(env.step(expert_action(env))[1])
+        assert rewards.count(5.0) == 1
+        assert rewards.index(5.0) < rewards.index(1.0)
+        assert set(rewards) == {0.0, 5.0, 1.0}
+
+
 def test_running_out_of_steps_truncates_and_does_not_terminate():
     env = Tabletop(cameras=(), max_steps=3)
     env.reset(seed=0)

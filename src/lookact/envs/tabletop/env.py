@@ -2,7 +2,7 @@
 
 An episode ends with `terminated` where the task is done (unless `terminate_on_success` is off) and with `truncated`
 after `max_steps`. The dense reward of a step is the progress it made (see `tasks`), the sparse one is 1 where the task
-is done. A step is a tenth of a second.
+is done; `success_bonus` is added once. A step is a tenth of a second.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         image_size: int = 84,
         max_steps: int = 50,
         reward: str = "dense",
+        success_bonus: float = 0.0,
         terminate_on_success: bool = True,
         randomise: Randomisation | None = None,
         shift: str = "none",
@@ -103,7 +104,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             raise ConfigError("long objects can't be held while the hand does not turn: set control to ee_delta_yaw")
         self.task, self.cameras, self.max_steps, self.reward = task, tuple(cameras), max_steps, reward
         self.terminate_on_success, self.shift, self.image_size = terminate_on_success, shift, image_size
-        self.randomise, self.true_state = randomise or Randomisation(), true_state
+        self.randomise, self.true_state, self.success_bonus = randomise or Randomisation(), true_state, success_bonus
         self.action_noise, self.latency, self.render_mode = action_noise, latency, render_mode
         self.layout = Layout(
             TARGETS[task], distractors, kind=objects, sizes=self.randomise.sizes, second_arm=second_arm
@@ -119,7 +120,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self._ready = self.controller.kinematics.solve(HOME, TOOL_START, 50)
         self.observation_space = self._observation_space()
         self.action_space = spaces.Box(-1.0, 1.0, (ACTION_SIZES[control],), np.float32)
-        self.steps, self.progress, self._over = 0, 0.0, True
+        self.steps, self.progress, self._over, self._succeeded = 0, 0.0, True, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Shown, dict[str, Any]]:
         """Options `scene_seed` and `start_seed` fix the look and wording, and the places; else `seed` does.
@@ -151,6 +152,8 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         truncated = not terminated and self.steps >= self.max_steps
         self._over = terminated or truncated
         reward = self.progress - before if self.reward == "dense" else float(success)
+        if success and not self._succeeded:
+            reward, self._succeeded = reward + self.success_bonus, True
         return self.shown(), reward, terminated, truncated, self._info() | {"valid_action": valid}
 
     def render(self) -> Image | None:
@@ -238,6 +241,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
             "target_place": self._moved_target,
             "steps": self.steps,
             "over": self._over,
+            "succeeded": self._succeeded,
             "progress": self.progress,
             "physics": physics.tolist(),
             "controller": self.controller.state().tolist(),
@@ -256,6 +260,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         self.controller.restore(np.asarray(state["controller"]))
         self._delayed = [np.array(action, np.float32) for action in state["delayed"]]
         self.steps, self._over, self.progress = state["steps"], state["over"], state["progress"]
+        self._succeeded = bool(state.get("succeeded", False))
         self._now = self.situation()
         self.np_random.bit_generator.state = state["random"]
         return self.shown()
@@ -284,7 +289,7 @@ class Tabletop(gymnasium.Env[Shown, NDArray[np.float32]]):
         place(self.model, self.data, self.look, self.start, self.layout)
         self._place_arm(self.start.tool)
         self._target_place = np.array([*self.start.targets[0], 0.0])
-        self.steps, self._over = 0, False
+        self.steps, self._over, self._succeeded = 0, False, False
         mujoco.mj_forward(self.model, self.data)
         self._rest = self.data.xpos[self._objects].copy()
         self._now = self.situation()

@@ -96,6 +96,7 @@ class EnvConfig:
     image_size: int = setting(64, help="pixels a side of a frame, an even number", least=16)
     max_steps: int = setting(40, help="steps after which an episode is truncated", least=1)
     reward_mode: Literal["dense", "sparse"] = setting("dense", help="progress of the task in a step, or 1 on success")
+    success_bonus: float = setting(0.0, help="reward added once, when the task is done; tabletop only", least=0)
     distractors: int = setting(0, help="distractor objects, and as many distractor targets", least=0, most=3)
     appearance: bool = setting(True, help="randomise colours and shapes")
     background: bool = setting(False, help="randomise textures of table, floor and wall")
@@ -283,12 +284,12 @@ PRESETS = {
     ),
     "small": Config(
         # a wide std first, for a clear advantage signal; a narrow one at the end, for precision
-        model=Model(std_schedule="decay", std=0.15, final_std=0.08, asymmetric_critic=True),
-        env=EnvConfig(distractors=1, background=True, light=True, camera=True),
-        bc=BC(pretrain_images=8000, pretrain_epochs=9, freeze_encoders=True, demos=400, epochs=16, lr=2e-3),
-        learn=Learn(iterations=30, lr=1e-4, critic_warmup=3, failure_starts=0.5),
+        model=Model(std_schedule="decay", std=0.15, final_std=0.04, asymmetric_critic=True),
+        env=EnvConfig(success_bonus=1.0, distractors=1, background=True, light=True, camera=True),
+        bc=BC(pretrain_images=8000, pretrain_epochs=9, freeze_encoders=True, demos=1200, epochs=16, lr=2e-3),
+        learn=Learn(iterations=40, lr=1e-4, critic_warmup=3, failure_starts=0.5),
         ppo=PPO(gamma=0.98, max_kl=0.06),
-        evaluation=Evaluation(every=30, final_episodes=100, videos=2),
+        evaluation=Evaluation(every=40, final_episodes=100, videos=2),
     ),
     "full": Config(
         model=Model(

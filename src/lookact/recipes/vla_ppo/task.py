@@ -76,6 +76,7 @@ def table_maker(env: EnvConfig, *, shift: str = "none", true_state: bool = False
         image_size=env.image_size,
         max_steps=env.max_steps,
         reward=env.reward_mode,
+        success_bonus=env.success_bonus,
         randomise=Randomisation(env.appearance, env.background, env.light, env.camera, env.clutter, env.sizes),
         shift=shift,
         distractors=env.distractors,
