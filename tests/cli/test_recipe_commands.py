@@ -1,4 +1,5 @@
 import json
+import logging
 import sys
 import types
 
@@ -25,6 +26,22 @@ def test_train_lays_words_over_file_over_preset(tmp_path, capsys):
     saved = yaml.safe_load((tmp_path / "runs/toy/debug-seed3/config.yaml").read_text())
     assert saved["optim"]["lr"] == 0.5
     assert len((tmp_path / "runs/toy/debug-seed3/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_levels_of_the_log_are_chosen_for_console_and_run(tmp_path, capsys):
+    words = ("train", "toy", "--console-level", "Warning", "--file-level", "error", "--name")
+    assert main([*words, "quiet"]) == 0
+    assert logging.getLogger("lookact").handlers[0].level == logging.WARNING
+    assert main(["train", "toy", "--name", "usual"]) == 0
+    assert logging.getLogger("lookact").handlers[0].level == logging.INFO
+    quiet, usual = ((tmp_path / "runs/toy" / name / "training.log").read_text() for name in ("quiet", "usual"))
+    assert (quiet, "INFO" in usual) == ("", True)
+    capsys.readouterr()
+    assert main(["train", "toy", "--console-level", "loud"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "--console-level" in error
+    assert "'loud'" in error
 
 
 def test_train_prints_a_table_and_where_the_run_is(capsys):

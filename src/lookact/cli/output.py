@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lookact.config import Setting
 from lookact.errors import ConfigError
+from lookact.training.run_files import log_level
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,8 +53,8 @@ def say(text: str) -> None:
         sys.stdout.write(text + "\n")
 
 
-def show_log() -> None:
-    """What the library tells about its work goes to standard error, above the progress bars."""
+def show_log(level: str = "info") -> None:
+    """What the library tells about its work, from this level on, goes to standard error, above the progress bars."""
     from rich.logging import RichHandler
 
     from lookact.training.progress import CONSOLE
@@ -61,12 +62,13 @@ def show_log() -> None:
     handler: logging.Handler = logging.StreamHandler()
     if CONSOLE.is_terminal:
         handler = RichHandler(console=CONSOLE, show_path=False, show_level=False)
-    handler.setLevel(logging.INFO if is_first() else logging.WARNING)
+    least = log_level(level)
+    handler.setLevel(least if is_first() else max(least, logging.WARNING))
     package = logging.getLogger("lookact")
     package.handlers = [kept for kept in package.handlers if kept.name != "screen"]
     handler.name = "screen"
     package.addHandler(handler)
-    package.setLevel(logging.INFO)
+    package.setLevel(min(least, logging.INFO))
     _silence_transformers()
 
 

@@ -30,6 +30,7 @@ from lookact.config import to_mapping
 from lookact.errors import ConfigError, DataError
 from lookact.training.preflight import Job, need_package
 from lookact.training.run_files import (
+    LEVELS,
     METRICS,
     RESULT,
     drop_refused,
@@ -67,6 +68,14 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--wandb", choices=("off", "offline", "online"), default="off", help="log to Weights & Biases too"
     )
+    level: dict[str, Any] = {"metavar": "LEVEL", "type": str.lower, "choices": LEVELS}
+    levels = ", ".join(LEVELS)
+    parser.add_argument(
+        "--console-level", **level, default="info", help=f"least log level shown: {levels} (default: info)"
+    )
+    parser.add_argument(
+        "--file-level", **level, default="debug", help="least log level kept in training.log (default: debug)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
@@ -94,6 +103,7 @@ def train_from(arguments: Arguments, words: Sequence[str], parser: Parser) -> tu
     cfg = make_config(arguments, words, parser=parser, saved=None if begun is None else saved_config(begun))
     folder = run_folder(arguments, cfg)
     how = {"resume": resume, "auto_resume": arguments.auto_resume, "wandb": arguments.wandb}
+    how |= {"console_level": arguments.console_level, "file_level": arguments.file_level}
     result = train_together(
         arguments.recipe,
         cfg,
@@ -133,13 +143,15 @@ def train_together(
     return result
 
 
-def train(recipe: str, cfg: Any, folder: Path, *, origin: Mapping[str, Any], **how: Any) -> dict[str, Any]:
+def train(
+    recipe: str, cfg: Any, folder: Path, *, origin: Mapping[str, Any], console_level: str = "info", **how: Any
+) -> dict[str, Any]:
     """Train in a run folder, with the other processes if there are any; `how` is as in `open_run`."""
     module = load_recipe(recipe)
     from lookact.training.distributed import close_distributed, init_distributed
     from lookact.training.run import open_run
 
-    show_log()
+    show_log(console_level)
     init_distributed()
     new = is_first() and not folder.exists()
     try:

@@ -41,6 +41,7 @@ from lookact.training.run_files import (
     LOG,
     METRICS,
     holds_run,
+    log_level,
     refuse_second_run,
     write_config,
     write_origin,
@@ -165,12 +166,14 @@ def open_run(
     auto_resume: bool = False,
     wandb: WandbMode = "off",
     tensorboard: bool = True,
+    file_level: str = "debug",
 ) -> Run:
     """Open `folder` for a new run, or to go on: from `resume` (a checkpoint or run folder), or from its own newest.
 
     A folder that holds a run already is refused unless one of the two is asked for. Going on from step k cuts
     `metrics.jsonl` after k and sets newer checkpoints aside, so that it ends as an unbroken run would. `origin` says
-    which recipe and preset the config is of: it is kept in the folder and in every checkpoint.
+    which recipe and preset the config is of: it is kept in the folder and in every checkpoint. `training.log` keeps
+    what is logged from `file_level` on.
     """
     if not is_main():
         start = broadcast(None)
@@ -185,7 +188,7 @@ def open_run(
         start = _find_start(folder, resume, auto_resume)
         done = verify(start, hashes=False) if start else 0
         _rewind(folder, start, done)
-        closing.callback(_close_log, _open_log(folder))
+        closing.callback(_close_log, _open_log(folder, file_level))
         tracker = _open_trackers(folder, config, done, wandb, tensorboard)
         closing.callback(tracker.close)
         write_config(folder, config, step=done)
@@ -242,10 +245,10 @@ def _rewind(folder: Path, start: Path | None, done: int) -> None:
     rewind_episodes(folder, -1 if start is None else done, elsewhere)
 
 
-def _open_log(folder: Path) -> logging.Handler:
+def _open_log(folder: Path, level: str) -> logging.Handler:
     handler = logging.FileHandler(folder / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.setLevel(logging.DEBUG)
+    handler.setLevel(log_level(level))
     # a disk that fills is told by what fails next, and once, not by logging with a traceback for every line
     handler.handleError = lambda record: None  # type: ignore[method-assign]
     package = logging.getLogger("lookact")

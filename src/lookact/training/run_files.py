@@ -37,6 +37,8 @@ METRICS = "metrics.jsonl"
 RESULT = "result.json"
 LOG = "training.log"
 LOCK = ".lock"
+LEVELS = ("debug", "info", "warning", "error", "critical")
+"""Of the log, in the run's folder and on the console."""
 WORTH_KEEPING = ("checkpoint-*", "best", "sft", "bc", "warm_start", "episodes")
 """What makes a folder hold a run; one that failed before its first step may simply be started again."""
 OPENED = frozenset((CONFIG, HISTORY, ORIGIN, VERSIONS, METRICS, LOG, LOCK, "tensorboard", "model"))
@@ -46,6 +48,14 @@ UNSET = "(unset)"
 PACKAGES = ("torch", "transformers", "peft", "numpy", "gymnasium")
 _FLOCK = "hhqqi4x"
 """Linux's struct flock: type, whence, start, length, process."""
+
+
+def log_level(name: str) -> int:
+    """Logging's number for one of LEVELS."""
+    if name not in LEVELS:
+        raise ConfigError(f"there is no log level {name!r}: give one of {', '.join(LEVELS)}")
+    number: int = getattr(logging, name.upper())
+    return number
 
 
 def holds_run(folder: Path) -> bool:

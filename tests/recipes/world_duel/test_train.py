@@ -8,7 +8,7 @@ from lookact.config import check, to_mapping
 from lookact.data.episode_store import EpisodeStore
 from lookact.errors import ConfigError, DataError
 from lookact.recipes.world_duel import train as world_duel
-from lookact.recipes.world_duel.config import PRESETS, EnvConfig, is_due, phase_at, planned
+from lookact.recipes.world_duel.config import PRESETS, EnvConfig, due_after, is_due, phase_at, planned
 from lookact.recipes.world_duel.train import collect, evaluate, main
 from lookact.training.run import open_run
 
@@ -42,6 +42,36 @@ def test_phases_follow_one_another():
 @pytest.mark.parametrize(("times", "after"), [(1, [7]), (2, [4, 7]), (7, list(range(1, 8))), (9, list(range(1, 8)))])
 def test_evaluations_are_spread_over_a_phase_and_the_last_is_at_its_end(times, after):
     assert [number for number in range(1, 8) if is_due(number, 7, times)] == after
+
+
+def test_checkpoints_pictures_and_videos_have_intervals_of_their_own():
+    intervals = replace(DEBUG.evaluation, checkpoint_every=2, sample_every=3, video_every=4)
+    teacher = replace(DEBUG.teacher, iterations=7)
+    cfg = replace(DEBUG, phase="teacher", teacher=teacher, evaluation=intervals)
+    due = {step: due_after(cfg, step) for step in range(1, 8)}
+    assert [step for step in due if due[step].evaluation] == [7]
+    assert [step for step in due if due[step].checkpoint] == [2, 4, 6, 7]
+    assert [step for step in due if due[step].sample] == [3, 6, 7]
+    assert [step for step in due if due[step].video] == [4, 7]
+    # unless told, all come with the evaluations
+    together = replace(cfg, evaluation=replace(DEBUG.evaluation, per_phase=2))
+    steps = [step for step in range(1, 8) if due_after(together, step).evaluation]
+    assert steps == [4, 7]
+    assert all([step for step in range(1, 8) if getattr(due_after(together, step), part)] == steps
+               for part in ("checkpoint", "sample", "video"))  # fmt: skip
+
+
+def test_a_run_keeps_each_at_its_interval(train, tmp_path):
+    intervals = replace(SHORT.evaluation, per_phase=1, checkpoint_every=1, sample_every=2, video_every=3)
+    cfg = replace(SHORT, phase="teacher", teacher=replace(SHORT.teacher, iterations=4), evaluation=intervals)
+    train(main, cfg)
+    run = tmp_path / "run"
+    names = sorted(path.name for pattern in ("checkpoint-*", "samples/e*", "videos/*") for path in run.glob(pattern))
+    assert names == [
+        *(f"checkpoint-{step}" for step in (1, 2, 3, 4)),
+        *("episode_2.png", "episode_3.mp4", "episode_4.mp4", "episode_4.png"),
+    ]
+    assert [path.name for path in (run / "episodes").glob("step-*")] == ["step-000004-teacher"]
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,10 @@ class TaskPhase:
 class Evaluation:
     """On scenes that are not trained on."""
 
-    per_phase: int = setting(2, help="evaluations a phase, each followed by a checkpoint", least=1)
+    per_phase: int = setting(2, help="evaluations a phase, spread evenly, the last at its end", least=1)
+    checkpoint_every: int = setting(0, help="steps between checkpoints; 0: one after each evaluation", least=0)
+    sample_every: int = setting(0, help="steps between pictures in samples/; 0: one after each evaluation", least=0)
+    video_every: int = setting(0, help="steps between videos; 0: one after each evaluation", least=0)
     episodes: int = setting(32, help="held-out episodes of random actions", least=1)
     keep: int = setting(8, help="checkpoints kept, the newest", least=1)
     horizon: int = setting(4, help="steps of the open-loop prediction", least=1)
@@ -327,6 +330,33 @@ def phase_at(cfg: Config, step: int) -> tuple[str, int]:
             return phase, step
         step -= iterations
     raise ConfigError(f"step {step} lies beyond the last phase: raise its iterations")
+
+
+@dataclass(frozen=True)
+class Due:
+    """What follows a step."""
+
+    evaluation: bool
+    checkpoint: bool
+    sample: bool
+    video: bool
+
+    @property
+    def example(self) -> bool:
+        """Whether an episode is drawn."""
+        return self.sample or self.video
+
+
+def due_after(cfg: Config, step: int) -> Due:
+    """What follows a run's step: at the end of a phase everything, before it each thing at its own interval."""
+    phase, number = phase_at(cfg, step)
+    total, every = planned(cfg)[phase], cfg.evaluation
+    evaluation = is_due(number, total, every.per_phase)
+
+    def ends(interval: int) -> bool:
+        return number == total or (number % interval == 0 if interval else evaluation)
+
+    return Due(evaluation, *map(ends, (every.checkpoint_every, every.sample_every, every.video_every)))
 
 
 def is_due(number: int, iterations: int, times: int) -> bool:

@@ -45,7 +45,7 @@ from lookact.envs.testbeds.noisy_tv import noise_in_view
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.model import WorldModel
 from lookact.models.world_model.vq import psnr
-from lookact.recipes.world_duel.config import Config, phase_at, planned
+from lookact.recipes.world_duel.config import Config, due_after, phase_at, planned
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
@@ -179,9 +179,19 @@ def duel_report(state: TrainState, data: Data, *, stride: int) -> dict[str, Any]
 def report_on(
     state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Evaluate, and keep the phase's report, an example and a few episodes; the report, and its numbers as metrics."""
-    if cfg.phase == "task":
-        return report_task(state, data, cfg, run, phase)
+    """What is due after a step: the phase's report, kept, and its numbers as metrics (empty without one); examples."""
+    due, report = due_after(cfg, step), dict[str, Any]()
+    if due.evaluation:
+        measure = measure_cloning if cfg.phase == "task" else measure_phase
+        report = measure(state, data, cfg, run, phase, step)
+        if is_main():
+            write_text(run.folder / REPORTS, json.dumps(read_reports(run) | {phase: report}, indent=2) + "\n")
+    keep_examples(state, data, cfg, run, phase, step)
+    return report, flat_metrics(report)
+
+
+def measure_phase(state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int) -> dict[str, Any]:
+    """The world model on held-out episodes, and beside it what a phase has: an explorer, a duel."""
     reports = read_reports(run)
     known = reports.get("student") or reports.get("teacher")
     if phase == "student" and known:
@@ -189,27 +199,37 @@ def report_on(
         report = {name: value for name, value in known.items() if name != "explorer"}
     else:
         report = measure_world_model(state.world_model, data.recordings, data.held_out, cfg, data.objects)
-    shown, exploring = data.recordings[0], phase != "teacher" and cfg.env.name != "memory_curtain"
-    if exploring:
+    if is_exploring(cfg, phase):
         last = phase_at(cfg, step)[1] == planned(cfg)[phase]
         scripts = SCRIPTS if last else ("random",)
         report["explorer"] = measure_explorer(state.explorer, state.world_model, state.envs, cfg, scripts)
-        shown = explorer_recording(state.explorer, state.envs, cfg, "explore", 0)
     if phase == "adversarial":
         report["duel"] = duel_report(state, data, stride=cfg.model.stride)
-    if is_main():
-        image = save_example(state.world_model, shown, run.folder, step, stride=cfg.model.stride)
-        run.tracker.image("world/prediction", image, step)
-        write_text(run.folder / REPORTS, json.dumps(reports | {phase: report}, indent=2) + "\n")
-    episodes = example_episodes(state.world_model, shown, cfg, exploring=exploring)
-    keep_evaluation(run.folder, step_name(step, phase), episodes)
-    return report, flat_metrics(report)
+    return report
 
 
-def report_task(
-    state: TrainState, data: Data, cfg: Config, run: Run, phase: str
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """Success of the policy on held-out starts, and prediction on held-out demonstrations; also as metrics."""
+def is_exploring(cfg: Config, phase: str) -> bool:
+    """Whether a phase has an explorer to measure: the curtain has no arm."""
+    return phase in ("student", "adversarial") and cfg.env.name != "memory_curtain"
+
+
+def keep_examples(state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int) -> None:
+    """What is due of a sample picture, a video and, after an evaluation, a few episodes for the viewer."""
+    due, exploring, shown = due_after(cfg, step), is_exploring(cfg, phase), data.recordings[0]
+    if exploring:
+        shown = explorer_recording(state.explorer, state.envs, cfg, "explore", 0)
+    if is_main() and (due.sample or due.video):
+        how: dict[str, Any] = {"stride": cfg.model.stride, "sample": due.sample, "video": due.video}
+        image = save_example(state.world_model, shown, run.folder, step, **how)
+        if due.sample:
+            run.tracker.image("world/prediction", image, step)
+    if due.evaluation and cfg.phase != "task":
+        episodes = example_episodes(state.world_model, shown, cfg, exploring=exploring)
+        keep_evaluation(run.folder, step_name(step, phase), episodes)
+
+
+def measure_cloning(state: TrainState, data: Data, cfg: Config, run: Run, phase: str, step: int) -> dict[str, Any]:
+    """Success of the policy on held-out starts, and prediction on held-out demonstrations."""
     if phase == "clone":
         state.explorer.model.load_state_dict(state.world_model.state_dict())
     report = measure_task(state.explorer, state.envs, cfg, "validate")
@@ -217,9 +237,7 @@ def report_task(
     encoded = encode_sequences(state.world_model, data.held_out)
     numbers = next_frame_numbers(state.world_model, encoded, frames, stride=cfg.model.stride)
     report["world_model"] = means_with_intervals(numbers)
-    if is_main():
-        write_text(run.folder / REPORTS, json.dumps(read_reports(run) | {phase: report}, indent=2) + "\n")
-    return report, flat_metrics(report)
+    return report
 
 
 def measure_task(policy: Explorer, envs: VectorEnvs, cfg: Config, split: str) -> dict[str, Any]:
@@ -250,7 +268,16 @@ class EpisodeMetrics:
 
 
 @torch.no_grad()
-def save_example(world_model: WorldModel, recording: Recording, folder: Path, number: int, *, stride: int) -> Image:
+def save_example(
+    world_model: WorldModel,
+    recording: Recording,
+    folder: Path,
+    number: int,
+    *,
+    stride: int,
+    sample: bool = True,
+    video: bool = True,
+) -> Image:
     """`samples/episode_N.png` (truth over prediction) and `videos/episode_N.mp4` (head | true wrist | predicted)."""
     encoded = encode_sequences(world_model, tokenise(world_model, [recording])[[0]])
     inputs, action = inputs_at(
@@ -259,10 +286,12 @@ def save_example(world_model: WorldModel, recording: Recording, folder: Path, nu
     predicted: Image = world_model.vq.decode(world_model.generate(inputs, action)).cpu().numpy()
     truth, head = recording.wrist[0, 1:], recording.head[0, 1:]
     image = enlarge(np.concatenate([frame_strip(truth), frame_strip(predicted)], axis=0))
-    (folder / "samples").mkdir(exist_ok=True)
-    PIL.Image.fromarray(image).save(folder / "samples" / f"episode_{number}.png")
-    sides = np.concatenate([head, truth, predicted], axis=2)
-    write_video(folder / "videos" / f"episode_{number}.mp4", (enlarge(frame) for frame in sides), fps=FPS)
+    if sample:
+        (folder / "samples").mkdir(exist_ok=True)
+        PIL.Image.fromarray(image).save(folder / "samples" / f"episode_{number}.png")
+    if video:
+        sides = np.concatenate([head, truth, predicted], axis=2)
+        write_video(folder / "videos" / f"episode_{number}.mp4", (enlarge(frame) for frame in sides), fps=FPS)
     return image
 
 

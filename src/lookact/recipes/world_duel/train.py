@@ -23,7 +23,7 @@ from lookact.models.world_model.model import WorldModel, mean_logits
 from lookact.ops.losses import entropy_bonus, ppo_clip, token_accuracy, value_loss
 from lookact.ops.masked import Metrics, whiten
 from lookact.recipes.world_duel import data as sources
-from lookact.recipes.world_duel.config import Config, is_due, phase_at, planned
+from lookact.recipes.world_duel.config import Config, due_after, phase_at, planned
 from lookact.recipes.world_duel.data import Data, TrainState
 from lookact.recipes.world_duel.evaluate import EpisodeMetrics, collect, evaluate, read_reports, report_on
 from lookact.recipes.world_duel.f1.environments import plan_episodes
@@ -63,13 +63,13 @@ def main(cfg: Config, run: Run) -> dict[str, Any]:
         metrics |= {"time/learn": learned - began, "time/cpu": time.process_time()}
 
         # evaluate, log, checkpoint
-        due = is_due(number, planned(cfg)[phase], cfg.evaluation.per_phase)
-        if due:
-            report, numbers = report_on(state, data, cfg, run, phase, step)
-            metrics |= numbers | {"time/evaluate": time.perf_counter() - learned}
+        due = due_after(cfg, step)
+        if due.evaluation or due.example:
+            found, numbers = report_on(state, data, cfg, run, phase, step)
+            report, metrics = found or report, metrics | numbers | {"time/evaluate": time.perf_counter() - learned}
         lines.add(step, phase, metrics)
         run.log(metrics, step, show=SHOWN.get(phase, "world/token_accuracy"))
-        if due:
+        if due.checkpoint:
             run.save(step, weights=weights, state=saved, metrics=metrics, keep=cfg.evaluation.keep)
     state.envs.close()
     return read_reports(run) or {cfg.phase: report}
