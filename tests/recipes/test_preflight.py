@@ -124,6 +124,8 @@ def test_what_runs_here_passes(recipe, preset):
         ),
         ("pref-sac", "--env.task mine/Dot-v0", "no goal is known for task mine/Dot-v0: give one in words"),
         ("pref-sac", "--device gpu", "device = 'gpu': choose cpu, cuda or cuda:N"),
+        # torch has no CUDA, or sees no GPU, or there are fewer
+        ("pref-sac", "--device cuda:99", "device = 'cuda:99': t"),
         ("world-duel", "--phase student", "phase student needs a world model: give teacher_path"),
         (
             "world-duel",
