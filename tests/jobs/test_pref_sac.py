@@ -1,5 +1,6 @@
 """The SLURM job, with stand-ins for srun, apptainer and lookact that note what they were asked."""
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 JOB = ROOT / "jobs/pref-sac.slurm"
@@ -35,6 +37,7 @@ if [[ $1 == serve ]]; then
     exec python3 "$STAND_IN" "$SERVER_PORT"
 fi
 [[ -z ${SLOW:-} ]] || exec sleep 600
+[[ -z ${REAL:-} ]] || exec "$REAL" -m lookact "$@"
 case " $* " in *" --seed ${FAILING:-none} "*) exit 1 ;; esac
 exit 0
 """
@@ -119,6 +122,30 @@ def test_the_runs_start_when_the_server_is_up_and_the_server_ends_with_them(clus
         assert f"--name drawer-open-v3-seed{seed} --out {cluster['OUT']} --auto-resume" in line
         assert line.endswith(f"| port {port} artifacts /scratch gl egl")
     assert not listens(port)
+
+
+def test_the_task_may_be_named_as_in_rl_vlm_f(cluster):
+    """By TASK_ENV; TASK, where it is set, comes first."""
+    for named, task in (({}, "metaworld_drawer-open-v2"), ({"TASK": "soccer-v3"}, "soccer-v3")):
+        Path(cluster["NOTES"]).unlink(missing_ok=True)
+        done, notes = submit(cluster, TASK_ENV="metaworld_drawer-open-v2", **named)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (line,) = trainings(notes)
+        assert f"--env.task {task} " in line
+        assert f"--name {task}-seed0 " in line
+
+
+@pytest.mark.slow
+def test_the_job_trains_the_task_of_task_env_by_the_real_command_line(cluster):
+    env = "--env.horizon 4 --learn.episodes 2 --learn.random_episodes 1 --learn.batch_size 8 --learn.hidden 16"
+    quick = f"--device cpu --reward true {env} --evaluation.final_episodes 1 --evaluation.episodes 1"
+    done, _ = submit(cluster, TASK_ENV="metaworld_drawer-open-v2", REAL=sys.executable, SETTINGS=quick)
+    run = Path(cluster["OUT"]) / "pref-sac" / "metaworld_drawer-open-v2-seed0"
+    log = (run.parent.parent / f"{run.name}.log").read_text()
+    assert done.returncode == 0, log
+    assert yaml.safe_load((run / "config.yaml").read_text())["env"]["task"] == "metaworld_drawer-open-v2"
+    assert "metaworld_drawer-open-v2 is run as drawer-open-v3" in log
+    assert json.loads((run / "result.json").read_text())["agent"]["episodes"] == 1
 
 
 def test_without_a_container_the_commands_run_as_they_are(cluster):
