@@ -1,4 +1,5 @@
 from dataclasses import fields, replace
+from functools import partial
 
 import gymnasium
 import pytest
@@ -9,6 +10,7 @@ from torch.nn.functional import huber_loss
 from lookact.algorithms.control_ppo import (
     Learner,
     StepBatch,
+    accumulate_minibatch,
     compute_advantages,
     critic_metrics,
     make_batch,
@@ -110,6 +112,68 @@ def test_the_objective_is_the_papers_sum(kind):
     torch.testing.assert_close(*gradients)
     assert metrics["policy/kl"].item() == pytest.approx(away.item(), rel=1e-5)
     assert 0 < metrics["policy/clip_fraction"] < 1
+
+
+@pytest.mark.parametrize("train_actor", [True, False])
+def test_micro_batches_sum_to_the_minibatchs_gradient(train_actor):
+    rollout, policy = pendulum_rollout(), StatePolicy(3, 1, std=0.8, seed=2)
+    batch = make_batch(rollout, whiten(rollout.rewards, rollout.mask), rollout.rewards + rollout.values)
+    ppo = PPO(entropy_coef=0.01)
+
+    def gradient(size):
+        policy.zero_grad()
+        # 63 steps: micro-batches of 20 leave 3 over
+        loss, metrics = accumulate_minibatch(
+            policy, batch, partial(ppo_loss, policy, ppo=ppo, train_actor=train_actor), size
+        )
+        grads = {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+        return loss, metrics, grads
+
+    whole, pieces = gradient(None), gradient(20)
+    assert [len(part) for part in batch.micro_batches(20)] == [20, 20, 20, 3]
+    assert pieces[0] == pytest.approx(whole[0], rel=1e-5)
+    assert pieces[1] == pytest.approx(whole[1], rel=1e-4, abs=1e-6)
+    assert whole[2].keys() == pieces[2].keys()
+    for name, wanted in whole[2].items():
+        torch.testing.assert_close(pieces[2][name], wanted, rtol=1e-4, atol=1e-6)
+    assert max(grad.abs().max() for grad in whole[2].values()) > 1e-3
+
+
+def test_an_update_in_micro_batches_is_the_same_update():
+    rollout, whole, pieces = pendulum_rollout(), fresh(), fresh()
+    first = learn_from(whole, rollout, QUICK)
+    second = learn_from(pieces, rollout, replace(QUICK, micro_batch_size=5))
+    assert second["optim/steps"] == first["optim/steps"] == 12
+    assert second["loss/total"] == pytest.approx(first["loss/total"], rel=1e-3)
+    for one, other in zip(whole.parameters(), pieces.parameters()):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
+
+
+def test_a_timeout_is_bootstrapped_or_counts_as_the_end():
+    """One row: an episode of two steps that ran out of time, one whose worker failed, and one that goes on.
+
+    gamma = lam = ½, so that an advantage is δ_t + ¼·A_{t+1} within an episode.
+    """
+    rollout = pendulum_rollout()
+    rollout = replace(
+        rollout,
+        values=torch.tensor([[1.0], [2.0], [4.0], [9.0], [2.0]]),
+        truncated=torch.tensor([[0], [1], [0], [1], [0]]).bool(),
+        terminated=torch.zeros(5, 1).bool(),
+        truncated_values=torch.tensor([[0.0], [6.0], [0.0], [8.0], [0.0]]),
+        mask=torch.tensor([[1], [1], [1], [0], [1]]).bool(),
+        last_values=torch.tensor([10.0]),
+    )
+    rewards = torch.tensor([[1.0], [3.0], [2.0], [0.0], [1.0]])
+    found = {
+        bootstrap: compute_advantages(rollout, rewards, gamma=0.5, lam=0.5, bootstrap_timeouts=bootstrap)[:, 0].tolist()
+        for bootstrap in (True, False)
+    }
+    # worker failed: 2 + ½·8 − 4 = 2 either way; the last: 1 + ½·10 − 2 = 4
+    # bootstrapped: 3 + ½·6 − 2 = 4, then 1 + ½·2 − 1 + ¼·4 = 2
+    assert found[True] == [2.0, 4.0, 2.0, 0.0, 4.0]
+    # the end: 3 − 2 = 1, then 1 + ½·2 − 1 + ¼·1 = 1.25
+    assert found[False] == [1.25, 1.0, 2.0, 0.0, 4.0]
 
 
 def test_only_the_critic_moves_in_its_own_time():

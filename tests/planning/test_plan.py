@@ -97,6 +97,12 @@ def test_a_judges_server_and_a_control_policy_are_planned_too(capsys):
     sizes = control["phases"]["update"]["bytes"]
     # frozen encoders do not learn: PPO's moments are fewer than those of cloning, and none is larger than the weights
     assert 0 < sizes["optimizer"] < 2 * sizes["weights"]
+    whole, small = (
+        plan(capsys, "vla-ppo", "--preset", "debug", "--gpu", "L4", "--ppo.micro_batch_size", size)
+        for size in ("256", "32")
+    )
+    kept = [each["phases"]["update"]["bytes"]["activations"] for each in (whole, small)]
+    assert kept[1] < 0.2 * kept[0]
 
 
 def test_an_engine_that_sleeps_leaves_its_memory_to_the_update(capsys):

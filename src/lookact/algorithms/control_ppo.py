@@ -33,7 +33,7 @@ from lookact.training.distributed import (
     unsharded,
     world_size,
 )
-from lookact.training.optim import NonFiniteGuard, build_adamw
+from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw
 from lookact.types import PlanEpisode
 
 Reference = Callable[[ControlInputs], ActorCriticOutput]
@@ -81,6 +81,15 @@ class StepBatch:
         )
 
     @property
+    def counted(self) -> int:
+        """How many steps count: none of one that only keeps another process company."""
+        return len(self) if self.weight else 0
+
+    def micro_batches(self, size: int | None) -> list[StepBatch]:
+        """In order, `size` steps each, the last as many as are left; None: all in one."""
+        return [self[start : start + size] for start in range(0, len(self), size)] if size else [self]
+
+    @property
     def mask(self) -> Tensor:
         """(b, 1) all True: steps that do not count are not in the batch."""
         return torch.ones_like(self.advantages, dtype=torch.bool)
@@ -103,6 +112,10 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """For a checkpoint, beside the policy's weights."""
         return {name: part for name, part in vars(self).items() if name != "policy" and part is not None}
+
+
+LossFn = Callable[[StepBatch], tuple[Tensor, dict[str, Tensor]]]
+"""The mean loss over a batch's steps, and means to log."""
 
 
 def open_learner(
@@ -151,12 +164,18 @@ def update_state_statistics(rollout: Rollout, states: RunningMoments, policy: An
     policy.set_statistics(states.mean.float(), states.deviation.float())
 
 
-def compute_advantages(rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
-    """GAE (t, rows) of a rollout with these rewards (t, rows); a truncated episode is bootstrapped."""
+def compute_advantages(
+    rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float, bootstrap_timeouts: bool = True
+) -> Tensor:
+    """GAE (t, rows) of a rollout with these rewards (t, rows); a truncated episode is bootstrapped.
+
+    Without `bootstrap_timeouts` one that ran out of time is over, as if it had failed; one whose worker failed is not.
+    """
+    timeouts = rollout.truncated & rollout.mask
     return gae(
         rewards.T,
         rollout.values.T,
-        rollout.terminated.T,
+        (rollout.terminated if bootstrap_timeouts else rollout.terminated | timeouts).T,
         rollout.mask.T,
         gamma=gamma,
         lam=lam,
@@ -236,6 +255,16 @@ def minibatches(batch: StepBatch, *, epochs: int, size: int, seed: int) -> Itera
             count = all_reduce_sum(float(stop - start))
             if count:
                 yield replace(shuffled[start:stop] if stop > start else spare, weight=(stop - start) / count)
+
+
+def accumulate_minibatch(
+    policy: Any, minibatch: StepBatch, loss_fn: LossFn, size: int | None
+) -> tuple[float, dict[str, float]]:
+    """Gradients of a minibatch's mean loss, from `size` steps at a time; that loss and its metrics over all processes.
+
+    `distributed.sum_gradients` follows.
+    """
+    return accumulate(minibatch.micro_batches(size), loss_fn, lambda part: part.counted, policy=policy)
 
 
 def mean_metrics(steps: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -110,7 +110,7 @@ def control_plan(arguments: Arguments, cfg: Any) -> Plan:
         image_size=cfg.env.image_size,
         rows=math.ceil(cfg.learn.num_envs / count),
         eval_rows=cfg.evaluation.num_envs,
-        minibatch=math.ceil(cfg.ppo.minibatch / count),
+        minibatch=min(math.ceil(cfg.ppo.minibatch / count), cfg.ppo.micro_batch_size or cfg.ppo.minibatch),
         bc_batch=math.ceil(cfg.bc.batch_size / count),
         freeze_encoders=cfg.model.freeze_encoders,
     )

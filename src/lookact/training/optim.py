@@ -138,7 +138,8 @@ class WeightedSum:
     def add(self, metrics: Mapping[str, float | Tensor], share: float) -> None:
         if share:
             for name, value in metrics.items():
-                self.sums[name] = self.sums.get(name, 0.0) + float(value) * share
+                number = float(value.detach() if isinstance(value, Tensor) else value)
+                self.sums[name] = self.sums.get(name, 0.0) + number * share
 
     def over_processes(self) -> Metrics:
         return sum_by_name(self.sums)

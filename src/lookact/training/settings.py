@@ -44,6 +44,9 @@ class PPO:
     whiten: bool = setting(True, help="centre and scale advantages over the rollout")
     epochs: int = setting(4, help="passes over a rollout", least=1)
     minibatch: int = setting(256, help="steps a gradient step, over all processes", least=1)
+    micro_batch_size: int | None = setting(
+        None, help="steps of a minibatch that a process learns from at once; gradients are summed. none: all", least=1
+    )
     clip: float = setting(0.2, help="how far a probability ratio may fall below 1", above=0, below=1)
     clip_high: float | None = setting(None, help="how far it may rise above 1; none: as far as below", above=0)
     value_loss: Literal["huber", "clipped"] = setting("huber", help="how errors of the value are weighed")

@@ -168,6 +168,22 @@ def test_a_worker_that_sleeps_dies_or_raises_is_started_again(behaviour, reason,
     env.close()
 
 
+def test_a_worker_has_longer_to_start_than_to_step():
+    # a process alone takes longer to start than the step's limit
+    env = VectorEnv(counting_env(), 1, workers=1, plan_episode=plan, step_seconds=0.01, reset_seconds=60.0)
+    assert env.reset()[0].arrays["state"].tolist() == [[0, 0]]
+    assert [worker.started for worker in env._workers] == [True]
+    assert env.restarts == 0
+    env.close()
+
+
+def test_a_worker_that_does_not_start_in_time_is_told(caplog):
+    env = VectorEnv(counting_env(), 1, workers=1, plan_episode=plan, start_seconds=0.01, max_restarts=1)
+    with pytest.raises(EnvError, match=r"restarted 1 times, the last because: the worker did not answer in 0\.01 s"):
+        env.reset()
+    env.close()
+
+
 def test_too_many_restarts_stop_the_run():
     env = VectorEnv(counting_env(raise_on=9), 1, workers=1, max_restarts=1)
     env.reset()

@@ -29,6 +29,8 @@ from lookact.seeding import derive
 from lookact.types import EpisodePlan, PlanEpisode, VectorObservation, VectorStep
 
 log = logging.getLogger(__name__)
+START_SECONDS = 600.0
+"""For a worker's first answer: on a busy machine imports and models of many environments take minutes."""
 
 
 @dataclass
@@ -36,6 +38,8 @@ class _Worker:
     rows: tuple[int, ...]
     process: Any
     pipe: Connection
+    started: bool = False
+    """It has answered: its packages are imported and its environments made."""
 
 
 class VectorEnv:
@@ -51,18 +55,21 @@ class VectorEnv:
         seed: int = 0,
         plan_episode: PlanEpisode | None = None,
         step_seconds: float = 30.0,
-        start_seconds: float = 120.0,
+        start_seconds: float = START_SECONDS,
+        reset_seconds: float = 120.0,
         max_restarts: int = 20,
     ) -> None:
         """`plan_episode` gives seeds and options; without it each row has its own stream under `seed`.
 
-        Plans know the rows by numbers from `first` on.
+        Plans know the rows by numbers from `first` on. A worker's first answer may take `start_seconds`, any other
+        reset `reset_seconds`, a step `step_seconds`.
         """
         if not 1 <= workers <= num_envs:
             raise ConfigError(f"{workers} workers for {num_envs} environments: give from 1 to {num_envs}")
         self.num_envs, self.first, self.seed = num_envs, first, seed
         self.plan_episode = plan_episode or (lambda row, episode: (derive(seed, "episode", row, episode), {}))
-        self.step_seconds, self.start_seconds, self.max_restarts = step_seconds, start_seconds, max_restarts
+        self.step_seconds, self.reset_seconds, self.start_seconds = step_seconds, reset_seconds, start_seconds
+        self.max_restarts = max_restarts
         self.restarts = 0
         """How often a worker was started again."""
         self.episodes = [0] * num_envs
@@ -193,7 +200,11 @@ class VectorEnv:
 
     def _exchange(self, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
         """One reply a worker; an EnvError where it failed, died or ran out of time."""
-        return self._hear(self._tell(messages), self.start_seconds)
+        started = all(worker.started for worker in self._workers)
+        replies = self._hear(self._tell(messages), self.reset_seconds if started else self.start_seconds)
+        for worker, reply in zip(self._workers, replies):
+            worker.started = worker.started or not isinstance(reply, EnvError)
+        return replies
 
     def _tell(self, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> dict[int, EnvError]:
         """One message a worker; errors of those that are gone."""
@@ -227,9 +238,10 @@ class VectorEnv:
                 raise EnvError(f"workers were restarted {self.max_restarts} times, the last because: {reason}")
             log.warning("rows %s are started again: %s", list(worker.rows), reason)
             fresh = self._start(worker.rows)
-            worker.process, worker.pipe = fresh.process, fresh.pipe
+            worker.process, worker.pipe, worker.started = fresh.process, fresh.pipe, False
             reply = ask(worker.pipe, ("reset", (self._next_plans(worker.rows),)), self.start_seconds)
             if not isinstance(reply, EnvError):
+                worker.started = True
                 return [(info | {"worker_restarted": True}, texts) for info, texts in reply]
             reason = reply
 

@@ -200,6 +200,9 @@ class Learn:
     rollout_steps: int = setting(40, help="steps of an environment a rollout; at least `env.max_steps`", least=1)
     workers: int = setting(0, help="simulation processes, at least one for each half; 0: one a core", least=0)
     step_timeout_s: float = setting(30.0, help="seconds for a step after which a worker is restarted", above=0)
+    start_timeout_s: float = setting(
+        600.0, help="seconds for a worker to import its packages, make its environments and reset them", above=0
+    )
     max_restarts: int = setting(20, help="restarts of a half's workers after which the run fails", least=0)
     lr: float = setting(1e-4, help="peak learning rate of the policy", above=0)
     critic_lr: float = setting(1e-3, help="peak learning rate of the critic", above=0)
@@ -219,6 +222,10 @@ class Learn:
         "gae", help="GAE of the critic, or returns compared within groups of episodes from one start, without a critic"
     )
     group_size: int = setting(8, help="episodes from each start for rloo and grpo; divides `learn.num_envs`", least=2)
+    bootstrap_timeouts: bool = setting(
+        True,
+        help="GAE bootstraps an episode that runs out of steps by the critic's value; else it ends there, as a failure",
+    )
     curriculum_start_fraction: float = setting(
         1.0, help="curriculum: the easiest fraction of starts that PPO begins with; 1: all", above=0, most=1
     )
@@ -306,6 +313,8 @@ PRESETS = {
         ),
         bc=BC(demos=1000, epochs=30, batch_size=256, lr=1e-4),
         learn=Learn(rollout_steps=60),
+        # a whole minibatch of 256 would keep 53 GB of activations (`lookact plan`)
+        ppo=PPO(micro_batch_size=32),
         evaluation=Evaluation(every=20, episodes=200, final_episodes=500, ood_episodes=200),
     ),
 }

@@ -40,7 +40,7 @@ from lookact.training.evaluation import (
 from lookact.training.progress import Progress, progress
 from lookact.types import Episode, Observation, Turn, VectorObservation, VectorStep
 
-START_SECONDS, STEP_SECONDS = 600.0, 60.0
+STEP_SECONDS = 60.0
 """An evaluation would rather wait for a busy machine than count an episode as failed."""
 IN_DISTRIBUTION = "in_distribution"
 OOD_SHIFTS = SHIFTS[1:]
@@ -280,7 +280,6 @@ def run_episodes(
         rows,
         workers=min(workers, rows),
         plan_episode=plan,
-        start_seconds=START_SECONDS,
         step_seconds=STEP_SECONDS,
     )
     size, own_seed = env.shapes.action_size, derive(seed, split, shift)

@@ -205,6 +205,7 @@ def open_envs(env: EnvConfig, learn: Learn, *, true_state: bool = False) -> Pipe
         num_envs,
         workers=worker_count(learn.workers),
         step_seconds=learn.step_timeout_s,
+        start_seconds=learn.start_timeout_s,
         max_restarts=learn.max_restarts,
     )
 

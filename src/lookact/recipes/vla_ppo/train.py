@@ -39,7 +39,6 @@ from lookact.training.distributed import (
     all_reduce_sum,
     mean_over_processes,
     shard_control_policy,
-    sum_by_name,
     sum_gradients,
     unshard,
 )
@@ -162,7 +161,8 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             # rewards, advantages, update: the critic alone at first, where there is one
             acted, shuffle = time.perf_counter(), derive(seed, "shuffle")
             ready = step > learn.critic_warmup or learn.advantage != "gae"
-            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=ready, groups=learn.groups)
+            compare: dict[str, Any] = {"groups": learn.groups, "bootstrap_timeouts": learn.bootstrap_timeouts}
+            metrics |= ppo_update(learner, rollout, ppo, seed=shuffle, train_actor=ready, **compare)
             metrics |= {"time/rollout": acted - began, "time/learn": time.perf_counter() - acted}
 
             # evaluate, log, checkpoint
@@ -186,6 +186,7 @@ def ppo_update(
     seed: int,
     train_actor: bool = True,
     groups: Groups | None = None,
+    bootstrap_timeouts: bool = True,
 ) -> dict[str, float]:
     """Gradient steps from a rollout; without `train_actor` only the critic learns."""
     policy, optimizer = learner.policy, learner.optimizer
@@ -195,7 +196,8 @@ def ppo_update(
 
     # advantages: GAE, whitened over the rollout (the values' targets come before), or a comparison of episodes
     if groups is None:
-        advantages = control.compute_advantages(rollout, rewards, gamma=ppo.gamma, lam=ppo.lam)
+        how: dict[str, Any] = {"gamma": ppo.gamma, "lam": ppo.lam, "bootstrap_timeouts": bootstrap_timeouts}
+        advantages = control.compute_advantages(rollout, rewards, **how)
         returns, compared = advantages + rollout.values, dict[str, Tensor]()
     else:
         advantages, counted, compared = group_advantages(rollout, rewards, groups)
@@ -207,19 +209,17 @@ def ppo_update(
 
     # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    loss_fn = partial(ppo_loss, policy, ppo=ppo, train_actor=train_actor)
     take_step = partial(clip_and_step, optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard)
     taken, stopped = list[dict[str, float]](), False
     for minibatch in control.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
-        loss, parts = ppo_loss(policy, minibatch, ppo, train_actor=train_actor)
-        (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
-        parts["loss/total"] = loss
-        stats = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        total, stats = control.accumulate_minibatch(policy, minibatch, loss_fn, ppo.micro_batch_size)
         if ppo.max_kl is not None and stats.get("policy/approx_kl", 0.0) > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(learned)
-        taken.append(stats | take_step(loss=stats["loss/total"]))
+        taken.append(stats | {"loss/total": total} | take_step(loss=total))
     if learner.states is not None:
         control.update_state_statistics(rollout, learner.states, policy)
     metrics = control.critic_metrics(rollout, returns) | control.mean_metrics(taken) | mean_over_processes(compared)

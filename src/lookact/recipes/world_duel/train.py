@@ -202,7 +202,8 @@ def ppo_update(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     taken: list[dict[str, float]] = []
     stopped = False
-    for minibatch in control_ppo.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+
+    def loss_fn(minibatch: control_ppo.StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
         scores = score(explorer(minibatch.inputs), minibatch.inputs.actions)
         mask, returns = minibatch.mask, minibatch.returns
         assert scores.values is not None
@@ -211,16 +212,17 @@ def ppo_update(
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
         loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if actor else 0.0)
-        (loss * minibatch.weight).backward()  # type: ignore[no-untyped-call]
-        parts = {"loss": loss, "loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
-        parts |= {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
-        found = sum_by_name({name: float(x.detach()) * minibatch.weight for name, x in parts.items()})
+        parts = {"loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+        return loss, parts | {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
+
+    for minibatch in control_ppo.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
+        total, found = control_ppo.accumulate_minibatch(explorer, minibatch, loss_fn, ppo.micro_batch_size)
         if ppo.max_kl is not None and found["policy/approx_kl"] > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(parameters)
-        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": found.pop("loss")}
+        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": total}
         taken.append(found | clip_and_step(optimizer, parameters, **how))
     return metrics | control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
