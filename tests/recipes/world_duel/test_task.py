@@ -72,9 +72,9 @@ def test_success_is_that_of_each_rows_first_episode():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["gaussian", "flow"])
-def test_a_short_run_clones_then_reinforces_and_is_evaluated(train, tmp_path, head):
-    cfg = replace(SHORT, model=replace(SHORT.model, action_head=head))
+@pytest.mark.parametrize(("head", "frames"), [("gaussian", 1), ("flow", 1), ("gaussian", 3)])
+def test_a_short_run_clones_then_reinforces_and_is_evaluated(train, tmp_path, head, frames):
+    cfg = replace(SHORT, model=replace(SHORT.model, action_head=head, predicted_frames=frames))
     result = train(main, cfg)
     assert set(result) == {"clone", "reinforce"}
     assert {"success_rate", "length", "episodes", "world_model", "ci"} <= result["clone"].keys()

@@ -30,6 +30,7 @@ OWNERS = {
     "critic": "action",
     "foresight": "action",
     "pos_foresight": "action",
+    "pos_foresight_frame": "action",
 }
 """First part of a parameter's name to its owner; all others but attention's are the generation expert's."""
 

@@ -5,6 +5,9 @@ robot state. Context: the last frames, the actions between them, and the GRU mem
 queries for the next frame's tokens, coarse to fine, each scale in parallel (arXiv:2404.02905), or the action expert's
 own. With `foresight` the generation expert first predicts the next frame without the action, and the action expert
 attends to the tokens it predicted, coarse to fine; never to the present action or the true next frame.
+
+With `predicted_frames` above 1 the frames after the next one follow it, each coarse to fine, each scale attending to
+all that stands before it; only the first of them is told the action.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from lookact.errors import ConfigError
 from lookact.models.actor_critic import ValueHead
 from lookact.models.vla.encoders import TextEncoder, initialise
 from lookact.models.world_model.heads import NEIGHBOURS, ActionHead, ActionSpec, CodebookHead, neighbourhoods
-from lookact.models.world_model.layers import Memory, SharedAttention, attention_mask
+from lookact.models.world_model.layers import KeyValues, Memory, SharedAttention, attention_mask
 from lookact.models.world_model.vq import MultiScaleVQ, VQSpec
 from lookact.ops.masked import zero_outside
 from lookact.seeding import torch_rng
@@ -53,7 +56,9 @@ class WorldModelSpec:
     action_head: Literal["gaussian", "flow"] = "gaussian"
     std: float = 0.5
     foresight: bool = False
-    """The action expert attends to the next frame's tokens that the generation expert predicts."""
+    """The action expert attends to the next frames' tokens that the generation expert predicts."""
+    predicted_frames: int = 1
+    """Future frames that the generation expert predicts, and that make up the foresight."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class WorldModelInputs:
     head_seen: Tensor
     """(n,) False where there is no head camera."""
     foresight: Tensor | None = None
-    """(n, tokens) ids of the next frame as predicted without its action, for the action expert."""
+    """(n, frames · tokens) ids of the next frames as predicted without their actions, for the action expert."""
 
 
 class WorldModel(nn.Module):
@@ -92,6 +97,8 @@ class WorldModel(nn.Module):
     pos_query: Tensor
     pos_foresight: Tensor
     no_action: Tensor
+    pos_frame: Tensor
+    pos_foresight_frame: Tensor
 
     def __init__(self, spec: WorldModelSpec, text_encoder: TextEncoder, *, seed: int = 0) -> None:
         super().__init__()
@@ -138,6 +145,11 @@ class WorldModel(nn.Module):
             initialise(self.foresight, generator)
             for name, size in (("pos_foresight", spec.vq.tokens), ("no_action", 1)):
                 setattr(self, name, nn.Parameter(0.5 * torch.randn(size, width, generator=generator)))
+        for name, needed in (("pos_frame", True), ("pos_foresight_frame", spec.foresight)):
+            # of the frames after the next one: a model of one frame has none
+            if needed and spec.predicted_frames > 1:
+                drawn = torch.randn(spec.predicted_frames - 1, width, generator=generator)
+                setattr(self, name, nn.Parameter(0.5 * drawn))
         self.register_buffer("state_mask", torch.arange(spec.state_dim) < spec.state_size)
         self.register_buffer("action_mask", torch.arange(spec.action_dim) < spec.action_size)
         self.register_buffer("state_mean", torch.zeros(spec.state_dim))
@@ -182,30 +194,35 @@ class WorldModel(nn.Module):
     def predict(
         self, inputs: WorldModelInputs, action: Tensor | None, ids: Tensor, action_seen: Tensor | None = None
     ) -> Tensor:
-        """Teacher-forced logits (members, n, tokens, codes) of the next frame; a scale is given the coarser ids only.
+        """Teacher-forced logits (members, n, l, codes) of the next frames; a token is given those before it only.
 
         action: (n, action_dim) on the present frame, None where it is not yet chosen (foresight); `action_seen` (n,) is
-        False on rows that are not told; ids: (n, tokens) of the next frame, of which the last scale is not read.
+        False on rows that are not told; ids: (n, l) of one frame or of several one after another, up to
+        `predicted_frames`. Before a frame's scale stand all earlier frames and its own coarser scales.
         """
         understanding, context = self._understanding_tokens(inputs), self._context_tokens(inputs)
         act = self._action_token(action, action_seen, len(ids))
-        coarse = self.vq.coarse_features(ids.long())
-        around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
-        queries = self._query_tokens(around, act, coarse, self.pos_query)
-        parts = [("understanding", understanding), ("generation", torch.cat([context, act, queries], dim=1))]
-        mask = self._query_mask(understanding.shape[1], context.shape[1]).to(ids.device)
-        hidden = self.attention(parts, mask)[1][:, context.shape[1] + 1 :]
-        baseline = around[:, :, NEIGHBOURS // 2] - coarse
-        logits: Tensor = self.codebook_head(hidden, baseline, self.vq.codebooks, self.vq.counts, self.vq.spec.scales)
-        return logits
+        frames, cells, queries, baselines = self._frames(ids.long()), inputs.frames[:, -1], [], []
+        for number, frame in enumerate(frames):
+            coarse, around = self.vq.coarse_features(frame), neighbourhoods(cells, self.vq.spec.scales)
+            queries.append(self._query_tokens(around, self._told(act, number), coarse, self.pos_query))
+            baselines.append(around[:, :, NEIGHBOURS // 2] - coarse)
+            cells = self.features(frame) if number + 1 < len(frames) else cells
+        parts = [("understanding", understanding), ("generation", torch.cat([context, act, *queries], dim=1))]
+        mask = self._query_mask(understanding.shape[1], context.shape[1], len(frames)).to(ids.device)
+        hidden = self._frames(self.attention(parts, mask)[1][:, context.shape[1] + 1 :])
+        books = self.vq.codebooks, self.vq.counts, self.vq.spec.scales
+        return torch.cat([self.codebook_head(*pair, *books) for pair in zip(hidden, baselines)], dim=2)
 
     @torch.no_grad()
-    def generate(self, inputs: WorldModelInputs, action: Tensor | None) -> Tensor:
-        """The next frame's tokens (n, tokens) by greedy decoding, scale by scale; without an action: foresight."""
-        return self.generate_with_hidden(inputs, action)[0]
+    def generate(self, inputs: WorldModelInputs, action: Tensor | None, frames: int = 1) -> Tensor:
+        """The next frames' tokens (n, frames · tokens) by greedy decoding, scale by scale; no action: foresight."""
+        return self.generate_with_hidden(inputs, action, frames)[0]
 
     @torch.no_grad()
-    def generate_with_hidden(self, inputs: WorldModelInputs, action: Tensor | None) -> tuple[Tensor, Tensor]:
+    def generate_with_hidden(
+        self, inputs: WorldModelInputs, action: Tensor | None, frames: int = 1
+    ) -> tuple[Tensor, Tensor]:
         """The same, and the action token's hidden state (n, width), which has attended to all that is known.
 
         As `predict`, but what stands before a scale's queries is computed once.
@@ -215,8 +232,17 @@ class WorldModel(nn.Module):
         parts = [("understanding", understanding), ("generation", torch.cat([context, act], dim=1))]
         groups = [(understanding.shape[1], [0]), (context.shape[1], [0, 1]), (1, [0, 1, 2])]
         before, known = self.attention.extend(parts, attention_mask(groups).to(self.device), [])
-        around = neighbourhoods(inputs.frames[:, -1], self.vq.spec.scales)
-        ids = torch.zeros(len(inputs.state), self.vq.spec.tokens, dtype=torch.long, device=self.device)
+        cells, found = inputs.frames[:, -1], []
+        for number in range(frames):
+            ids, known = self._generate_frame(cells, self._told(act, number), known)
+            found.append(ids)
+            cells = self.features(ids) if number + 1 < frames else cells
+        return torch.cat(found, dim=1), before[1][:, -1]
+
+    def _generate_frame(self, cells: Tensor, act: Tensor, known: KeyValues) -> tuple[Tensor, KeyValues]:
+        """The ids (n, tokens) of the frame after that of features `cells`, and the keys and values with its own."""
+        around = neighbourhoods(cells, self.vq.spec.scales)
+        ids = torch.zeros(len(cells), self.vq.spec.tokens, dtype=torch.long, device=self.device)
         end = 0
         for scale, side in enumerate(self.vq.spec.scales):
             start, end = end, end + side * side
@@ -226,13 +252,13 @@ class WorldModel(nn.Module):
             books = self.vq.codebooks[scale : scale + 1], self.vq.counts[scale : scale + 1], (side,)
             logits = self.codebook_head(hidden[0], near[:, :, NEIGHBOURS // 2] - coarse, *books)
             ids[:, start:end] = mean_logits(logits).argmax(dim=-1)
-        return ids, before[1][:, -1]
+        return ids, known
 
     def with_foresight(self, inputs: WorldModelInputs) -> WorldModelInputs:
-        """The inputs with the next frame as the generation expert predicts it; unchanged without foresight."""
+        """The inputs with the next frames as the generation expert predicts them; unchanged without foresight."""
         if not self.spec.foresight or inputs.foresight is not None:
             return inputs
-        return replace(inputs, foresight=self.generate(inputs, None))
+        return replace(inputs, foresight=self.generate(inputs, None, self.spec.predicted_frames))
 
     def action_hidden(self, inputs: WorldModelInputs, tokens: Tensor) -> Tensor:
         """The action expert's hidden states (n, l, width) of its tokens (n, l, width)."""
@@ -240,7 +266,7 @@ class WorldModel(nn.Module):
         groups: list[tuple[int, list[int]]] = [(understanding.shape[1], [0]), (context.shape[1], [0, 1])]
         if self.spec.foresight:
             context = torch.cat([context, self._foresight_tokens(self.with_foresight(inputs))], dim=1)
-            groups = self._with_scales(groups)
+            groups = self._with_scales(groups, self.spec.predicted_frames)
         groups.append((tokens.shape[1], list(range(len(groups) + 1))))
         parts = [("understanding", understanding), ("generation", context), ("action", tokens)]
         hidden: Tensor = self.attention(parts, attention_mask(groups).to(tokens.device))[2]
@@ -293,13 +319,26 @@ class WorldModel(nn.Module):
         return queries
 
     def _foresight_tokens(self, inputs: WorldModelInputs) -> Tensor:
-        """(n, tokens, width) of the predicted ids: at each token's cells the features up to its own scale."""
+        """(n, l, width) of the predicted ids: at each token's cells the features up to its own scale."""
         assert inputs.foresight is not None
-        ids = inputs.foresight.long()
-        own = [book[part] for book, part in zip(self.vq.codebooks, self.vq.split_scales(ids))]
-        features = self.vq.coarse_features(ids) + torch.cat(own, dim=1)
-        tokens: Tensor = self.foresight(features / self.feature_std) + self.pos_foresight
-        return tokens
+        parts = []
+        for number, ids in enumerate(self._frames(inputs.foresight.long())):
+            own = [book[part] for book, part in zip(self.vq.codebooks, self.vq.split_scales(ids))]
+            features = self.vq.coarse_features(ids) + torch.cat(own, dim=1)
+            tokens = self.foresight(features / self.feature_std) + self.pos_foresight
+            parts.append(tokens + self.pos_foresight_frame[number - 1] if number else tokens)
+        return torch.cat(parts, dim=1)
+
+    def _frames(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """Each frame's part of (n, frames · tokens, ...)."""
+        if tokens.shape[1] % self.vq.spec.tokens or tokens.shape[1] > self.spec.predicted_frames * self.vq.spec.tokens:
+            known = f"of {self.vq.spec.tokens} tokens, at most {self.spec.predicted_frames}"
+            raise ConfigError(f"{tokens.shape[1]} tokens are no whole frames {known}: set model.predicted_frames")
+        return torch.split(tokens, self.vq.spec.tokens, dim=1)
+
+    def _told(self, act: Tensor, number: int) -> Tensor:
+        """What a frame's queries are told: the action before it, or, from the second on, which frame it is."""
+        return self.pos_frame[number - 1 : number, None] if number else act
 
     def _merge_patches(self, cells: Tensor) -> Tensor:
         """Patch merging: cells (n, cells, d) to (n, cells / 4, 4 d)."""
@@ -312,12 +351,12 @@ class WorldModel(nn.Module):
         real = _unpadded(state, self.state_mask)
         return _unpadded((real - self.state_mean) / self.state_std, self.state_mask)
 
-    def _query_mask(self, understanding: int, context: int) -> Tensor:
-        return attention_mask(self._with_scales([(understanding, [0]), (context, [0, 1]), (1, [0, 1, 2])]))
+    def _query_mask(self, understanding: int, context: int, frames: int) -> Tensor:
+        return attention_mask(self._with_scales([(understanding, [0]), (context, [0, 1]), (1, [0, 1, 2])], frames))
 
-    def _with_scales(self, groups: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
-        """The groups and one for each scale's tokens, which attend to all groups before them and to their own."""
-        sizes = [side * side for side in self.vq.spec.scales]
+    def _with_scales(self, groups: list[tuple[int, list[int]]], frames: int) -> list[tuple[int, list[int]]]:
+        """The groups and one for each frame's scales, which attend to all groups before them and to their own."""
+        sizes = [side * side for side in self.vq.spec.scales] * frames
         return [*groups, *((size, list(range(len(groups) + n + 1))) for n, size in enumerate(sizes))]
 
     def _init_positions(self, generator: torch.Generator) -> None:

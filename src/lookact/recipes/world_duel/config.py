@@ -98,6 +98,9 @@ class ModelConfig:
     foresight: bool = setting(
         False, help="the action expert attends to the next frame's tokens as the generation expert predicts them (F1)"
     )
+    predicted_frames: int = setting(
+        1, help="future frames that are predicted, and make up the foresight (n_pred_img_steps)", least=1
+    )
     action_dim: int = setting(32, help="width that actions are padded to", least=8)
     state_dim: int = setting(32, help="width that states are padded to", least=11)
     text: str = setting(TINY, help="frozen text encoder: 'tiny', or a BERT by name or folder")

@@ -200,6 +200,7 @@ def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None
         chunk=model.action_chunk,
         action_head=model.action_head,
         foresight=model.foresight,
+        predicted_frames=model.predicted_frames,
     )
     corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus(task_of(cfg) or "reach")
     corpus = list(shapes.instructions) if cfg.env.is_outside else corpus

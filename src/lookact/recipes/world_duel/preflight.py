@@ -18,7 +18,10 @@ SHAPES = (
     *(f"env.{name}" for name in ("control", "image_size")),
     *(f"tokenizer.{name}" for name in ("codebook_size", "latent_dim", "width", "scales")),
     *(f"model.{name}" for name in ("width", "layers", "heads", "history", "memory", "memory_layers", "ensemble_size")),
-    *(f"model.{name}" for name in ("action_chunk", "action_head", "foresight", "action_dim", "state_dim")),
+    *(
+        f"model.{name}"
+        for name in ("action_chunk", "action_head", "foresight", "predicted_frames", "action_dim", "state_dim")
+    ),
     "model.lora_rank",
 )
 """Settings without which a checkpoint's weights do not fit."""

@@ -130,12 +130,13 @@ def world_model_loss(
     """Loss of a window's steps, metrics, and the memory state after them, detached."""
     memory, carry = fitting.update_memory(world_model, batch, times, carry)
     inputs, actions = fitting.inputs_at(world_model, batch, times, memory, stride=stride)
-    # next-frame prediction: cross-entropy of its VQ tokens, teacher-forced from coarse to fine
-    target, mask = batch.ids[:, times + 1].flatten(0, 1), batch.mask[:, times].flatten()
+    # prediction of the next frames: cross-entropy of their VQ tokens, teacher-forced from coarse to fine
+    target, mask = fitting.next_frames(batch, times, world_model.spec.predicted_frames)
     seen = fitting.draw_action_seen(world_model, len(target), generator)
     logits = world_model.predict(inputs, actions, target, seen)
     loss = fitting.next_token_loss(logits, target, mask, folds.repeat_interleave(len(times)))
-    accuracy = token_accuracy(mean_logits(logits), target, mask.unsqueeze(1).expand(target.shape))
+    counted = mask.repeat_interleave(target.shape[1] // mask.shape[1], dim=1)
+    accuracy = token_accuracy(mean_logits(logits), target, counted)
     metrics = {"loss/world_model": loss.detach(), "world/token_accuracy": accuracy}
     # action head: behaviour cloning of the actions taken
     if action_loss_coef:
