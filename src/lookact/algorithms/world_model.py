@@ -232,29 +232,29 @@ def memory_state_at(world_model: WorldModel, sequences: EncodedSequences, start:
 
 
 def next_token_loss(logits: Tensor, ids: Tensor, mask: Tensor, folds: Tensor) -> Tensor:
-    """Cross-entropy of ids (n, l) under logits (members, n, l, v), over the steps of mask (n,), or its frames (n, f).
+    """Cross-entropy of ids (n, l) under logits (members, n, l, v), over the tokens of mask (n, l).
 
     folds (n,) names the member that skips a row, so that members are trained on different data; a single member is
     trained on every row.
     """
     members = len(logits)
-    mask = mask.view(len(mask), -1)
-    nll = token_nll(logits, ids).reshape(*logits.shape[:2], mask.shape[1], -1)
+    nll = token_nll(logits, ids)
     skipped = torch.arange(members, device=ids.device)[:, None] == folds[None].to(ids.device)
     own = mask[None] & ~skipped[..., None] if members > 1 else mask[None]
-    return masked_mean(nll, own[..., None].expand(nll.shape))
+    return masked_mean(nll, own.expand(nll.shape))
 
 
 def next_frames(sequences: EncodedSequences, times: Tensor, frames: int) -> tuple[Tensor, Tensor]:
-    """Ids (b·k, frames · tokens) of the frames after each of `times` (k,), and which of them are known (b·k, frames).
+    """Ids (b·k, frames · tokens) of the frames after each of `times` (k,), and which of them are known.
 
     A frame is known if all steps up to it counted; past the last there is none.
     """
     after = times[:, None] + torch.arange(frames)
     within = after.clamp(max=sequences.steps - 1)
     known = sequences.mask[:, within] & (after < sequences.steps).to(sequences.mask.device)
-    ids = sequences.ids[:, within + 1].flatten(2)
-    return ids.flatten(0, 1), known.long().cummin(dim=2).values.bool().flatten(0, 1)
+    ids = sequences.ids[:, within + 1]
+    known = known.long().cummin(dim=2).values.bool().unsqueeze(-1).expand(ids.shape)
+    return ids.flatten(2).flatten(0, 1), known.flatten(2).flatten(0, 1)
 
 
 def draw_action_seen(world_model: WorldModel, rows: int, generator: torch.Generator | None) -> Tensor | None:

@@ -116,12 +116,14 @@ def test_the_frames_after_each_step_are_those_of_its_episode(three):
     mask[0, 2:] = False
     encoded = encode_sequences(three, sequences(three, mask=mask))
     ids, known = next_frames(encoded, torch.tensor([1, 4]), FRAMES)
-    assert (ids.shape, known.shape) == ((2 * ROWS, FRAMES * TOKENS), (2 * ROWS, FRAMES))
+    assert ids.shape == known.shape == (2 * ROWS, FRAMES * TOKENS)
     by_frame = ids.view(ROWS, 2, FRAMES, TOKENS)
     assert by_frame[:, 0].equal(encoded.ids[:, 2:5])
     assert by_frame[:, 1, :2].equal(encoded.ids[:, 5:7])
     # of step 4, the last but one, two frames are known; of row 0 nothing after its second step
-    assert known.view(ROWS, 2, FRAMES).tolist() == [[[True, False, False], [False] * 3]] + 3 * [
+    by_token = known.view(ROWS, 2, FRAMES, TOKENS)
+    assert by_token.all(dim=3).equal(by_token.any(dim=3))
+    assert by_token.all(dim=3).tolist() == [[[True, False, False], [False] * 3]] + 3 * [
         [[True] * 3, [True, True, False]]
     ]
     assert next_frames(encoded, torch.tensor([1, 4]), 1)[0].equal(encoded.ids[:, [2, 5]].flatten(0, 1))
@@ -134,7 +136,8 @@ def test_the_loss_is_the_mean_over_the_tokens_of_all_frames_that_are_known():
     ids, folds = torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, dtype=torch.long)
     half = torch.log(torch.tensor(2.0))
     for known, nats in (([[1, 1], [1, 1]], 0.75 * half), ([[1, 0], [0, 0]], 0 * half), ([[1, 1], [0, 0]], half / 2)):
-        torch.testing.assert_close(next_token_loss(logits, ids, torch.tensor(known).bool(), folds), nats)
+        mask = torch.tensor(known).bool().repeat_interleave(2, dim=1)
+        torch.testing.assert_close(next_token_loss(logits, ids, mask, folds), nats)
 
 
 def test_every_predicted_frame_is_learned_from(three):

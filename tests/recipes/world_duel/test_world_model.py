@@ -111,7 +111,7 @@ def test_steps_that_do_not_count_touch_neither_loss_nor_gradient(world_model):
 def test_each_member_passes_over_its_own_fold():
     logits = torch.zeros(2, 2, 1, 4, requires_grad=True)
     loss = next_token_loss(
-        logits, torch.zeros(2, 1, dtype=torch.long), torch.ones(2, dtype=torch.bool), torch.tensor([0, 1])
+        logits, torch.zeros(2, 1, dtype=torch.long), torch.ones(2, 1, dtype=torch.bool), torch.tensor([0, 1])
     )
     assert loss.item() == pytest.approx(torch.tensor(4.0).log().item())
     loss.backward()

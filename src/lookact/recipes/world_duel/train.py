@@ -135,8 +135,7 @@ def world_model_loss(
     seen = fitting.draw_action_seen(world_model, len(target), generator)
     logits = world_model.predict(inputs, actions, target, seen)
     loss = fitting.next_token_loss(logits, target, mask, folds.repeat_interleave(len(times)))
-    counted = mask.repeat_interleave(target.shape[1] // mask.shape[1], dim=1)
-    accuracy = token_accuracy(mean_logits(logits), target, counted)
+    accuracy = token_accuracy(mean_logits(logits), target, mask)
     metrics = {"loss/world_model": loss.detach(), "world/token_accuracy": accuracy}
     # action head: behaviour cloning of the actions taken
     if action_loss_coef:
