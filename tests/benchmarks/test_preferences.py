@@ -29,6 +29,11 @@ def test_every_run_of_the_record_has_settings_that_the_recipe_knows(task, source
     assert len(cfg.judge.sft.tasks) == (8 if source == "others" else 0)
 
 
+def test_clips_weights_are_those_that_are_given():
+    words = words_of("drawer-open", "similarity", 4, "here/clip")
+    assert words[words.index("--judge.clip_source") + 1] == "here/clip"
+
+
 def test_seeds_are_added_up_and_labels_counted_where_they_were_decided(tmp_path):
     rows = []
     for seed, wins in ((1, 0.5), (2, 1.0)):
@@ -44,7 +49,9 @@ def test_seeds_are_added_up_and_labels_counted_where_they_were_decided(tmp_path)
         (folder / "vlm_query_log.csv").write_text("\n".join(lines) + "\n")
         rows.append(row_of(folder, "drawer-open", "embedded", seed))
     assert rows[0]["labels"] == {"accuracy": 0.5, "no_preference_rate": 0.25, "pairs": 4}
-    (line,) = table_of(rows).splitlines()[2:]
+    rows.append(rows[0] | {"seed": 100, "tuning": True})
+    line, tuning = table_of(rows).splitlines()[2:]
+    assert "| 100 (tuning) | 50% |" in tuning
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     # 15 of 20: Wilson's interval by hand is 0.531 to 0.888
     assert cells[2:] == ["1, 2", "50%, 100%", "75% [53%, 89%]", "10, 20", "50%, 50%"]
