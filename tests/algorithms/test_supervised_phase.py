@@ -17,10 +17,12 @@ def model() -> nn.Linear:
     return nn.Linear(3, 1)
 
 
-def learn(folder, linear, *, killed_at=None, prepared=None):
+def learn(folder, linear, *, killed_at=None, prepared=None, drawn=None, **how):
     def loss_fn(numbers, step):
         if step == killed_at:
             raise Killed
+        if drawn is not None:
+            drawn.append(step)
         error = (linear(DATA[numbers]) - DATA[numbers].sum(dim=1, keepdim=True)).square().mean()
         return error, {"seen": float(len(numbers))}
 
@@ -29,7 +31,7 @@ def learn(folder, linear, *, killed_at=None, prepared=None):
             prepared.append(1)
         return loss_fn
 
-    supervised_phase(folder, {}, {"model": linear}, prepare, BATCHES, lr=0.3, label="training", save_every=3)
+    supervised_phase(folder, {}, {"model": linear}, prepare, BATCHES, lr=0.3, label="training", save_every=3, **how)
 
 
 @pytest.mark.parametrize("killed_at", [1, 5, 12])
@@ -51,6 +53,18 @@ def test_it_learns(tmp_path):
     before = (linear.weight - 1).abs().sum()
     learn(tmp_path, linear)
     assert float((linear.weight - 1).abs().sum().detach()) < 0.7 * float(before.detach())
+
+
+def test_micro_batches_teach_what_the_batch_does_and_draw_by_numbers_of_their_own(tmp_path):
+    whole, pieces, first, drawn = model(), model(), [], []
+    learn(tmp_path / "whole", whole, drawn=first)
+    # four examples a batch: three, and the one that is left
+    learn(tmp_path / "pieces", pieces, drawn=drawn, micro_batch_size=3)
+    torch.testing.assert_close(pieces.weight, whole.weight)
+    torch.testing.assert_close(pieces.bias, whole.bias)
+    assert first == list(range(1, 13))
+    assert drawn[::2] == first
+    assert len(set(drawn)) == len(drawn) == 24
 
 
 def test_what_is_finished_is_not_prepared_again(tmp_path):

@@ -15,7 +15,7 @@ from lookact.training.optim import NonFiniteGuard, accumulate, build_adamw, clip
 from lookact.training.run import open_run
 
 LossFn = Callable[[Sequence[int], int], tuple[Tensor, Metrics]]
-"""The mean loss over the examples of these numbers, at this step."""
+"""The mean loss over the examples of these numbers; the second number seeds what is drawn for them."""
 
 
 def supervised_phase(
@@ -28,10 +28,12 @@ def supervised_phase(
     lr: float,
     label: str,
     save_every: int,
+    micro_batch_size: int | None = None,
 ) -> None:
     """A gradient step on each batch of example numbers, shared between processes; it resumes bit for bit.
 
-    The loss is prepared only where a step is left to do.
+    The loss is prepared only where a step is left to do. A batch's gradient is summed over `micro_batch_size` examples
+    at a time; None: all at once.
     """
     learned = [parameter for module in modules.values() for parameter in module.parameters() if parameter.requires_grad]
     with open_run(folder, config, auto_resume=True, tensorboard=False) as run:
@@ -46,7 +48,12 @@ def supervised_phase(
                 optimizer, step, warmup=len(batches) // 20, total=len(batches), schedule="cosine", floor=0.02
             )
             mine = list(batches[step - 1])[rank() :: world_size()]
-            loss, metrics = accumulate([mine] if mine else [], partial(_at, loss_fn, step), len)
+            size = micro_batch_size or max(1, len(mine))
+            micro_batches = [mine[start : start + size] for start in range(0, len(mine), size)]
+            # each draws by a number of its own, the first by the step's
+            draws = [step + len(batches) * index for index in range(len(micro_batches))]
+            parts = list(zip(draws, micro_batches))
+            loss, metrics = accumulate(parts, partial(_at, loss_fn), lambda part: len(part[1]))
             sum_gradients(learned)
             metrics |= clip_and_step(optimizer, learned, max_norm=1.0, guard=guard, loss=loss)
             metrics |= {loss_name: loss, **rates}
@@ -55,5 +62,6 @@ def supervised_phase(
                 run.save(step, weights=modules, state=state, metrics=metrics, keep=1)
 
 
-def _at(loss_fn: LossFn, step: int, numbers: Sequence[int]) -> tuple[Tensor, Metrics]:
-    return loss_fn(numbers, step)
+def _at(loss_fn: LossFn, part: tuple[int, Sequence[int]]) -> tuple[Tensor, Metrics]:
+    draw, numbers = part
+    return loss_fn(numbers, draw)

@@ -111,16 +111,16 @@ def control_plan(arguments: Arguments, cfg: Any) -> Plan:
         rows=math.ceil(cfg.learn.num_envs / count),
         eval_rows=cfg.evaluation.num_envs,
         minibatch=min(math.ceil(cfg.ppo.minibatch / count), cfg.ppo.micro_batch_size or cfg.ppo.minibatch),
-        bc_batch=math.ceil(cfg.bc.batch_size / count),
+        bc_batch=min(math.ceil(cfg.bc.batch_size / count), cfg.bc.micro_batch_size or cfg.bc.batch_size),
         freeze_encoders=cfg.model.freeze_encoders,
     )
     title = f"{arguments.recipe}, preset {arguments.preset or 'small'}, {cfg.model.vision.source}, {arguments.gpu}"
     phases = phases_of(control_memory(step))
     worst = max(phases, key=lambda phase: phase.total)
-    name = "bc.batch_size" if worst.name == "behaviour cloning" else "ppo.minibatch"
-    size = cfg.bc.batch_size if worst.name == "behaviour cloning" else cfg.ppo.minibatch
-    less = f"--{name} {size // 2}: half of the activations, {worst.sizes.get('activations', 0.0) / 2**31:.1f} GiB less"
-    told = (f"{step.rows} environments, {step.minibatch} steps a gradient step and {step.bc_batch} of cloning, a GPU",)
+    phase, size = ("bc", step.bc_batch) if worst.name == "behaviour cloning" else ("ppo", step.minibatch)
+    half, freed = f"--{phase}.micro_batch_size {max(1, size // 2)}", worst.sizes.get("activations", 0.0) / 2**31
+    less = f"{half}: half of the activations, {freed:.1f} GiB less"
+    told = (f"{step.rows} environments, {step.minibatch} steps at once in PPO and {step.bc_batch} in cloning, a GPU",)
     return Plan(title, f"{gpu} x {count}", GPUS[gpu].memory, phases, less, None, told)
 
 

@@ -177,6 +177,9 @@ class BC:
     )
     epochs: int = setting(10, help="epochs of BC", least=1)
     batch_size: int = setting(128, help="steps a gradient step of BC; with memory, demonstrations", least=1)
+    micro_batch_size: int | None = setting(
+        None, help="of those, how many a process learns from at once; gradients are summed. none: all", least=1
+    )
     lr: float = setting(1e-3, help="peak learning rate of BC", above=0)
     history_shuffle_prob: float = setting(
         1.0, help="probability of shuffling the action history during BC (avoids copycat policies)", least=0, most=1
@@ -311,9 +314,9 @@ PRESETS = {
         env=EnvConfig(
             image_size=224, max_steps=60, distractors=2, background=True, light=True, camera=True, clutter=True
         ),
-        bc=BC(demos=1000, epochs=30, batch_size=256, lr=1e-4),
+        bc=BC(demos=1000, epochs=30, batch_size=256, micro_batch_size=32, lr=1e-4),
         learn=Learn(rollout_steps=60),
-        # a whole minibatch of 256 would keep 53 GB of activations (`lookact plan`)
+        # a whole minibatch, like a whole batch of cloning, would keep 57 GB of activations (`lookact plan`)
         ppo=PPO(micro_batch_size=32),
         evaluation=Evaluation(every=20, episodes=200, final_episodes=500, ood_episodes=200),
     ),

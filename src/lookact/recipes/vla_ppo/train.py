@@ -118,15 +118,15 @@ def imitate(policy: VLA, datasets: Sequence[Path], cfg: Config, run: Run, folder
     table = tabulate(policy, demos, encode=bc.freeze_encoders, folder=folder.parent)
     policy.set_statistics(table.inputs.state.mean(dim=0), table.inputs.state.std(dim=0))
     examples = table.episodes if policy.spec.memory else len(table)
+    how: dict[str, Any] = {"lr": bc.lr, "save_every": bc.save_every, "micro_batch_size": bc.micro_batch_size}
     supervised_phase(
         folder,
         run.config,
         {"model": policy},
         lambda: bc_loss(policy, table, noise=bc.action_noise, shuffle_prob=bc.history_shuffle_prob, seed=seed),
         [batch for epoch in range(bc.epochs) for batch in shuffled(examples, bc.batch_size, seed, epoch)],
-        lr=bc.lr,
         label="behaviour cloning",
-        save_every=bc.save_every,
+        **how,
     )
 
 
