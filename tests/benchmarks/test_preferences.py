@@ -3,8 +3,20 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.preferences import EPISODES, SOURCES, RewardJudge, row_of, table_of, variants_table, words_of
+from benchmarks import preferences
+from benchmarks.preferences import (
+    EPISODES,
+    SOURCES,
+    RewardJudge,
+    row_of,
+    table_of,
+    variants_table,
+    words_of,
+    write_record,
+    write_variants,
+)
 from lookact.algorithms.judge_training import LabelledImages, measure_judge
+from lookact.cli import main
 from lookact.cli.recipes import load_settings
 from lookact.config import override
 
@@ -69,3 +81,19 @@ def test_a_reward_in_the_order_of_the_truth_is_right_on_every_pair_and_one_in_re
     lines = variants_table({"run": found}).splitlines()
     assert lines[1].count("|") == lines[0].count("|") == lines[2].count("|")
     assert [line.split("|")[-3].strip().split()[0] for line in lines[2:]] == ["100%", "0%"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["oracle", "frames"])
+def test_a_run_of_a_tuning_seed_is_marked_and_its_reward_judges_held_out_pairs(tmp_path, monkeypatch, source):
+    monkeypatch.setattr(preferences, "HELD_OUT", 40)
+    learn = "--learn.episodes 5 --learn.random_episodes 1 --learn.unsupervised_episodes 1 --learn.batch_size 16"
+    feedback = "--feedback.total 24 --feedback.pairs_per_round 8 --feedback.every 1"
+    quick = f"{learn} {feedback} --evaluation.episodes 1 --evaluation.final_episodes 1"
+    run = ["--out", str(tmp_path), "--name", f"drawer-open-{source}-100"]
+    assert main(["train", "pref-sac", *words_of("drawer-open", source, 100), *quick.split(), *run]) == 0
+    write_record(tmp_path)
+    assert "| 100 (tuning) |" in (tmp_path / "tasks.md").read_text()
+    write_variants([("drawer-open", source, 100), ("drawer-open", source, 101)], tmp_path, None)
+    (line,) = (tmp_path / "variants.md").read_text().splitlines()[2:]
+    assert line.startswith(f"| drawer-open-{source}-100 | learned reward |")
