@@ -19,6 +19,7 @@ from torch import Tensor
 from lookact.batch import ActorCriticOutput, ControlInputs, to_device
 from lookact.models.actor_critic import FrozenPolicy
 from lookact.ops.advantages import gae
+from lookact.ops.logprobs import gaussian_kl
 from lookact.ops.losses import explained_variance
 from lookact.ops.masked import RunningMoments, masked_mean, sums
 from lookact.protocols import VectorEnvLike
@@ -235,6 +236,14 @@ def with_reference(batch: StepBatch, reference: Reference, rows: int = 512) -> S
     if log_std.dim() > 1:
         log_std = torch.cat([output.log_std for output in outputs])
     return replace(batch, reference_mean=means, reference_log_std=log_std)
+
+
+def reference_kl(output: ActorCriticOutput, minibatch: StepBatch) -> Tensor:
+    """The mean KL divergence to the reference over a minibatch's steps; zero without one."""
+    if minibatch.reference_mean is None or minibatch.reference_log_std is None:
+        return minibatch.advantages.new_zeros(())
+    kl = gaussian_kl(output.mean[:, 0], output.log_std, minibatch.reference_mean, minibatch.reference_log_std)
+    return masked_mean(kl.unsqueeze(1), minibatch.mask)
 
 
 def minibatches(batch: StepBatch, *, epochs: int, size: int, seed: int) -> Iterator[StepBatch]:

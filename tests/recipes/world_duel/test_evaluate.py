@@ -14,12 +14,12 @@ from lookact.recipes.world_duel.data import (
     begin_phase,
     duel_errors,
     explore,
-    open_model,
     open_state,
     record_expert,
     record_scripted,
 )
 from lookact.recipes.world_duel.evaluate import duel_report, measure_explorer
+from lookact.recipes.world_duel.f1.models import open_model
 from lookact.recipes.world_duel.train import adversarial_step
 
 CONFIG = replace(PRESETS["debug"], env=EnvConfig(name="memory_curtain", num_envs=2, steps_per_episode=8))

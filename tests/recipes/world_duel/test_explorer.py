@@ -8,8 +8,9 @@ from lookact.algorithms.world_model import encode_sequences, inputs_at, run_memo
 from lookact.models.actor_critic import score
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import explore, open_model, open_state, reward_terms
+from lookact.recipes.world_duel.data import explore, open_state, reward_terms
 from lookact.recipes.world_duel.f1.environments import make_envs
+from lookact.recipes.world_duel.f1.models import open_model
 from lookact.recipes.world_duel.train import student_step
 
 CONFIG = replace(PRESETS["debug"], env=EnvConfig(name="memory_curtain", num_envs=3, steps_per_episode=7))

@@ -17,8 +17,9 @@ from lookact.errors import ConfigError
 from lookact.models.world_model.explorer import Explorer
 from lookact.recipes.world_duel import train as world_duel
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig, ModelConfig, phase_at, planned
-from lookact.recipes.world_duel.data import cameras_of, open_model, open_state
+from lookact.recipes.world_duel.data import open_state
 from lookact.recipes.world_duel.f1.environments import env_maker
+from lookact.recipes.world_duel.f1.models import cameras_of, open_model
 from lookact.recipes.world_duel.train import evaluate, main
 
 DEBUG = PRESETS["debug"]
@@ -99,23 +100,29 @@ def test_a_short_run_clones_then_reinforces_and_is_evaluated(train, tmp_path, he
 
 @pytest.mark.slow
 def test_a_run_killed_after_cloning_and_resumed_ends_as_an_unbroken_one(train, tmp_path, monkeypatch):
-    train(main, SHORT, "unbroken")
+    task = SHORT.task_phase
+    # two rollouts: the reference of the second is the one that the first began with
+    task = replace(task, iterations=2, ppo=replace(task.ppo, kl_coef=0.5))
+    cfg = replace(SHORT, task_phase=task, evaluation=replace(SHORT.evaluation, checkpoint_every=1))
+    train(main, cfg, "unbroken")
 
     def kill(*parts, work=world_duel.report_on):
-        if parts[-1] == 3:
+        if parts[-1] == 4:
             raise KeyboardInterrupt
         return work(*parts)
 
     with monkeypatch.context() as patched:
         patched.setattr(world_duel, "report_on", kill)
         with pytest.raises(KeyboardInterrupt):
-            train(main, SHORT, "killed")
-    train(main, SHORT, "killed", resume=True)
+            train(main, cfg, "killed")
+    train(main, cfg, "killed", resume=True)
     for file in ("model", "student/model"):
         one, other = (
-            load_file(tmp_path / f"{name}/checkpoint-3/{file}.safetensors") for name in ("killed", "unbroken")
+            load_file(tmp_path / f"{name}/checkpoint-4/{file}.safetensors") for name in ("killed", "unbroken")
         )
         assert all(one[key].equal(other[key]) for key in one)
+    lines = [json.loads(line) for line in (tmp_path / "killed/metrics.jsonl").read_text().splitlines()]
+    assert [line.get("policy/kl", 0.0) > 0 for line in lines] == [False, False, True, True]
 
 
 def test_a_batch_of_demonstrations_ends_with_the_longest_of_them():

@@ -13,7 +13,8 @@ from lookact.algorithms.world_model import (
 )
 from lookact.data.sequences import TokenSequences
 from lookact.recipes.world_duel.config import PRESETS, EnvConfig
-from lookact.recipes.world_duel.data import open_model, open_state
+from lookact.recipes.world_duel.data import open_state
+from lookact.recipes.world_duel.f1.models import open_model
 from lookact.recipes.world_duel.train import fit_world_model, world_model_loss
 from lookact.training.optim import build_adamw
 

@@ -26,7 +26,7 @@ def explorer_checkpoint(tmp_path):
     from lookact.config import to_yaml
     from lookact.models.world_model.loading import save_tokenizer
     from lookact.recipes.world_duel.config import PRESETS
-    from lookact.recipes.world_duel.data import open_model
+    from lookact.recipes.world_duel.f1.models import open_model
     from lookact.training.weights import write_weights
 
     cfg, folder = PRESETS["debug"], tmp_path / "duel"

@@ -26,9 +26,8 @@ from lookact.data.packing import shuffled
 from lookact.models.actor_critic import score
 from lookact.models.vla.checkpoint import save_encoders
 from lookact.models.vla.policy import VLA
-from lookact.ops.logprobs import gaussian_kl
 from lookact.ops.losses import entropy_bonus, ppo_clip, value_loss
-from lookact.ops.masked import masked_mean, whiten
+from lookact.ops.masked import whiten
 from lookact.recipes.vla_ppo import task
 from lookact.recipes.vla_ppo.config import Config
 from lookact.recipes.vla_ppo.evaluate import attempts, evaluate, final_reports, validate
@@ -243,8 +242,7 @@ def ppo_loss(
     loss = policy_loss + ppo.value_coef * value_error - ppo.entropy_coef * entropy
     parts |= {"loss/policy": policy_loss, "policy/entropy": entropy}
     parts |= {f"policy/{name}": ratios[name] for name in ("clip_fraction", "approx_kl")}
-    if minibatch.reference_mean is not None and minibatch.reference_log_std is not None:
-        reference = minibatch.reference_mean, minibatch.reference_log_std
-        kl = masked_mean(gaussian_kl(output.mean[:, 0], output.log_std, *reference).unsqueeze(1), mask)
+    if minibatch.reference_mean is not None:
+        kl = control.reference_kl(output, minibatch)
         loss, parts["policy/kl"] = loss + ppo.kl_coef * kl, kl
     return loss, parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,23 +20,15 @@ from lookact.algorithms.world_model_evaluation import prediction_error
 from lookact.data.sequences import Recording, SequenceReplay, TokenSequences, concat, load_recording
 from lookact.envs.tabletop import experts
 from lookact.envs.tabletop.env import Tabletop
-from lookact.envs.tabletop.randomise import instruction_corpus
 from lookact.envs.tabletop.two_arms import TwoArms
-from lookact.envs.testbeds.memory_curtain import INSTRUCTION, MemoryCurtain
-from lookact.errors import DataError
+from lookact.envs.testbeds.memory_curtain import MemoryCurtain
+from lookact.models.actor_critic import FrozenPolicy
 from lookact.models.world_model.explorer import Explorer
-from lookact.models.world_model.loading import (
-    Freeze,
-    build_world_model,
-    freeze,
-    open_tokenizer,
-    save_adapter,
-    save_tokenizer,
-)
-from lookact.models.world_model.model import WorldModel, WorldModelSpec
-from lookact.models.world_model.vq import VQSpec
+from lookact.models.world_model.loading import Freeze, freeze, save_adapter, save_tokenizer
+from lookact.models.world_model.model import WorldModel
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
 from lookact.recipes.world_duel.f1.environments import VectorEnvs, env_maker, make_envs, plan_episodes, table_settings
+from lookact.recipes.world_duel.f1.models import cameras_of, load_model, open_model, open_older, task_of
 from lookact.rewards.intrinsic import IntrinsicRewards, RewardScale
 from lookact.rollout.recording import record, record_demonstrations, record_object_masks, stack_demonstrations
 from lookact.rollout.vector_rollout import Rollout, collect_rollout, first_steps
@@ -47,7 +38,7 @@ from lookact.training.evaluation import Numbers
 from lookact.training.optim import NonFiniteGuard, build_adamw
 from lookact.training.progress import progress
 from lookact.training.run import Run
-from lookact.training.weights import Weights, read_weights
+from lookact.training.weights import Weights
 
 WEIGHT_DECAY = 0.01
 
@@ -87,6 +78,8 @@ class TrainState:
     older: WorldModel | None
     """A moving average of the world model's weights, where learning progress pays."""
     imagination: Imagination | None
+    reference: FrozenPolicy | None
+    """The policy that PPO's phase began with, where its KL term counts."""
 
     def saved(self) -> dict[str, Any]:
         """For a checkpoint, beside the weights."""
@@ -157,69 +150,8 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
         FrozenExplorer(),
         open_older(world_model, cfg),
         Imagination(world_model, explorer, **how) if cfg.phase == "task" and dream.horizon else None,
+        FrozenPolicy(explorer) if (cfg.task_phase if cfg.phase == "task" else cfg.student).ppo.kl_coef else None,
     )
-
-
-def open_older(world_model: WorldModel, cfg: Config) -> WorldModel | None:
-    """The older world model that learning progress is measured against: that of `teacher_path`, or a copy."""
-    if cfg.rewards.uncertainty != "learning_progress" or cfg.phase == "task":
-        return None
-    older = copy.deepcopy(world_model)
-    if cfg.teacher_path:
-        load_model(older, Path(cfg.teacher_path) / "older")
-    return older
-
-
-def task_of(cfg: Config) -> str | None:
-    """The task of phase task."""
-    return cfg.task_phase.task_name if cfg.phase == "task" else None
-
-
-def cameras_of(cfg: Config) -> tuple[str, ...]:
-    """What a policy sees: an explorer has the wrist camera alone."""
-    return ("wrist", "head") if cfg.phase == "task" else ("wrist",)
-
-
-def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None) -> WorldModel:
-    """A fresh model of the config's sizes, with `tokenizer`, the one of the checkpoint `source`, or a new one."""
-    model, vq, shapes = cfg.model, cfg.tokenizer, cfg.env.shapes
-    spec = WorldModelSpec(
-        state_size=shapes.state_size,
-        action_size=shapes.action_size,
-        vq=VQSpec(cfg.env.image_size, vq.width, vq.latent_dim, vq.scales, vq.codebook_size),
-        state_dim=model.state_dim,
-        action_dim=model.action_dim,
-        history=model.history,
-        width=model.width,
-        layers=model.layers,
-        heads=model.heads,
-        memory=model.memory,
-        memory_layers=model.memory_layers,
-        memory_backprop=model.memory_backprop,
-        members=model.ensemble_size,
-        chunk=model.action_chunk,
-        action_head=model.action_head,
-        foresight=model.foresight,
-        predicted_frames=model.predicted_frames,
-    )
-    corpus = [INSTRUCTION] if cfg.env.name == "memory_curtain" else instruction_corpus(task_of(cfg) or "reach")
-    corpus = list(shapes.instructions) if cfg.env.is_outside else corpus
-    return build_world_model(
-        spec,
-        text=model.text,
-        tokenizer=tokenizer or open_tokenizer(model.text, corpus, source),
-        seed=cfg.seed,
-        lora_rank=model.lora_rank,
-        lora_alpha=model.lora_alpha,
-        device=model.device,
-    )
-
-
-def load_model(model: WorldModel, checkpoint: Path) -> None:
-    """Load the weights at the top of a checkpoint, or those in one of its folders."""
-    if not checkpoint.is_dir():
-        raise DataError(f"checkpoint {checkpoint} does not exist: check the path")
-    read_weights(model, checkpoint)()
 
 
 def record_random(env: EnvConfig, folder: Path, *, seed: int, split: str, episodes: int) -> list[Recording]:
@@ -380,6 +312,8 @@ def begin_phase(state: TrainState, data: Data, cfg: Config, phase: str) -> None:
         state.explorer.model.load_state_dict(state.world_model.state_dict())
     if phase in ("student", "reinforce"):
         state.explorer.begin_with(cfg.student.std if phase == "student" else cfg.task_phase.std)
+        if state.reference is not None:
+            state.reference.load_state_dict(FrozenPolicy(state.explorer).state_dict())
     if phase == "student" or (phase == "adversarial" and cfg.phase == "adversarial"):
         terms = reward_terms(state, data.held_out, cfg)
         state.reward_scale.fit(terms, data.held_out.mask.to(terms.novelty.device))

@@ -49,16 +49,14 @@ from lookact.recipes.world_duel.config import Config, due_after, phase_at, plann
 from lookact.recipes.world_duel.data import (
     Data,
     TrainState,
-    cameras_of,
     duel_errors,
     explore,
-    load_model,
     load_object_masks,
-    open_model,
     record_random,
     script_actions,
 )
 from lookact.recipes.world_duel.f1.environments import VectorEnvs, make_envs, plan_episodes
+from lookact.recipes.world_duel.f1.models import cameras_of, load_model, open_model
 from lookact.rollout.recording import record, record_with_infos
 from lookact.seeding import derive, numpy_rng
 from lookact.training.atomic_io import write_text

@@ -196,23 +196,23 @@ def ppo_update(
     metrics = control_ppo.critic_metrics(rollout, returns)
     if ppo.whiten:
         advantages = whiten(advantages, rollout.mask, sum_everywhere=all_reduce_sum)
-    batch = control_ppo.make_batch(rollout, advantages, returns)
-    # update: clipped surrogate, value loss, entropy bonus
+    batch = control_ppo.make_batch(rollout, advantages, returns, reference=state.reference)
+    # update: clipped surrogate, value loss, entropy bonus, KL to the policy that the phase began with
     explorer, optimizer, guard = state.explorer, state.explorer_optimizer, state.explorer_guard
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    taken: list[dict[str, float]] = []
-    stopped = False
+    taken, stopped = list[dict[str, float]](), False
 
     def loss_fn(minibatch: control_ppo.StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        scores = score(explorer(minibatch.inputs), minibatch.inputs.actions)
-        mask, returns = minibatch.mask, minibatch.returns
+        output, mask, returns = explorer(minibatch.inputs), minibatch.mask, minibatch.returns
+        scores, kl = score(output, minibatch.inputs.actions), control_ppo.reference_kl(output, minibatch)
         assert scores.values is not None
         value = value_loss(scores.values, minibatch.old_values, returns, mask, kind=ppo.value_loss, clip=ppo.value_clip)
         old = minibatch.old_logprobs, minibatch.advantages
         surrogate, stats = ppo_clip(scores.logprobs, *old, mask, clip=ppo.clip, clip_high=ppo.clip_high)
         entropy = entropy_bonus(scores.entropy, mask)
-        loss = ppo.value_coef * value + ((surrogate - ppo.entropy_coef * entropy) if actor else 0.0)
-        parts = {"loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy}
+        own = surrogate - ppo.entropy_coef * entropy + ppo.kl_coef * kl
+        loss = ppo.value_coef * value + (own if actor else 0.0)
+        parts = {"loss/policy": surrogate, "loss/value": value, "policy/entropy": entropy, "policy/kl": kl}
         return loss, parts | {f"policy/{name}": stats[name] for name in ("clip_fraction", "approx_kl")}
 
     for minibatch in control_ppo.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
@@ -222,8 +222,7 @@ def ppo_update(
             stopped = True
             break
         sum_gradients(parameters)
-        how: dict[str, Any] = {"max_norm": ppo.clip_norm, "guard": guard, "loss": total}
-        taken.append(found | clip_and_step(optimizer, parameters, **how))
+        taken.append(found | clip_and_step(optimizer, parameters, max_norm=ppo.clip_norm, guard=guard, loss=total))
     return metrics | control_ppo.mean_metrics(taken) | {"optim/steps": len(taken), "policy/stopped": float(stopped)}
 
 

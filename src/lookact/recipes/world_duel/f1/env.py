@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from lookact.config import load_config
 from lookact.errors import ConfigError
 from lookact.recipes.world_duel.config import PRESETS, Config
-from lookact.recipes.world_duel.data import load_model, open_model, open_older
 from lookact.recipes.world_duel.f1.environments import env_maker
+from lookact.recipes.world_duel.f1.models import load_model, open_model, open_older
 from lookact.rewards.intrinsic_env import IntrinsicReward, IntrinsicWeights
 from lookact.training.run_files import saved_config
 
