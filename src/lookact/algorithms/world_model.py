@@ -198,7 +198,7 @@ def inputs_at(
         head=sequences.head[:, times].flatten(0, 1),
         head_seen=sequences.head_seen.repeat_interleave(count, dim=0),
     )
-    return inputs, actions[:, :, -1].flatten(0, 1)
+    return world_model.with_vision(inputs), actions[:, :, -1].flatten(0, 1)
 
 
 def update_memory(

@@ -164,7 +164,7 @@ class Explorer(nn.Module):
         )
         later = torch.cat([ring[:, 1:], present[:, None]], dim=1).flatten(1)
         carry = torch.cat([after.transpose(0, 1).flatten(1), later, torch.ones_like(begun)], dim=1)
-        return model.with_foresight(observed), carry[None]
+        return model.with_foresight(model.with_vision(observed)), carry[None]
 
     @property
     def _memory_size(self) -> int:

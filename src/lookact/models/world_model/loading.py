@@ -16,12 +16,14 @@ from lookact.errors import ConfigError
 from lookact.models.vla.encoders import TextEncoder, TextSpec, open_bert, set_finetune, tiny_bert, train_wordpiece
 from lookact.models.vlm.sources import TINY
 from lookact.models.world_model.layers import EXPERTS, TARGETS
-from lookact.models.world_model.model import WorldModel, WorldModelSpec
+from lookact.models.world_model.model import MERGE, WorldModel, WorldModelSpec
+from lookact.models.world_model.vision import NONE, open_vision
 from lookact.seeding import derive
 
 OWNERS = {
     "vq": "vq",
     "text_encoder": "text_encoder",
+    "vision_encoder": "vision_encoder",
     "vision": "vision",
     "understanding": "understanding",
     "pos_understanding": "understanding",
@@ -39,17 +41,19 @@ def build_world_model(
     spec: WorldModelSpec,
     *,
     text: str,
+    vision: str = NONE,
     tokenizer: Any,
     seed: int,
     lora_rank: int = 0,
     lora_alpha: int = 32,
     device: str = "cpu",
 ) -> WorldModel:
-    """A fresh model; `text` names its frozen BERT ('tiny', or a checkpoint)."""
+    """A fresh model; `text` names its frozen BERT ('tiny', or a checkpoint), `vision` a frozen vision encoder."""
     # what torch draws by itself comes from a stream of its own, the same in every process
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(derive(seed, "world model"))
-        model = WorldModel(spec, open_text_encoder(text, tokenizer, seed), seed=seed)
+        encoder = open_vision(vision, spec.vq.grid // MERGE)
+        model = WorldModel(spec, open_text_encoder(text, tokenizer, seed), encoder, seed=seed)
     if lora_rank:
         add_adapters(model, rank=lora_rank, alpha=lora_alpha, seed=seed)
     return model.to(device)
@@ -74,7 +78,7 @@ def open_text_encoder(source: str, tokenizer: Any, seed: int) -> TextEncoder:
 
 @dataclass(frozen=True)
 class Freeze:
-    """What is not trained. The VQ tokenizer and the text encoder never are."""
+    """What is not trained. The VQ tokenizer and the pretrained encoders never are."""
 
     vision_encoder: bool = False
     gen_expert: bool = False
@@ -92,7 +96,7 @@ class Freeze:
 
     def trains(self, owner: str) -> bool:
         """Whether parameters of this owner are trained."""
-        if owner in ("vq", "text_encoder"):
+        if owner in ("vq", "text_encoder", "vision_encoder"):
             return False
         if self.act_expert_only or self.gen_expert_only:
             return owner == ("action" if self.act_expert_only else "generation")
@@ -109,7 +113,7 @@ def freeze(model: WorldModel, how: Freeze) -> None:
 
 
 def owner_of(name: str) -> str:
-    """A parameter's owner: vq, text_encoder, vision, or an expert."""
+    """A parameter's owner: vq, text_encoder, vision_encoder, vision, or an expert."""
     first = name.split(".")[0]
     if first == "attention":
         return next(expert for expert in EXPERTS if f".{expert}." in name)

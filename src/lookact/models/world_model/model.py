@@ -24,6 +24,7 @@ from lookact.models.actor_critic import ValueHead
 from lookact.models.vla.encoders import TextEncoder, initialise
 from lookact.models.world_model.heads import NEIGHBOURS, ActionHead, ActionSpec, CodebookHead, neighbourhoods
 from lookact.models.world_model.layers import KeyValues, Memory, SharedAttention, attention_mask
+from lookact.models.world_model.vision import PretrainedVision
 from lookact.models.world_model.vq import MultiScaleVQ, VQSpec
 from lookact.ops.masked import zero_outside
 from lookact.seeding import torch_rng
@@ -79,6 +80,8 @@ class WorldModelInputs:
     """(n, cells, d) features of the head camera's present frame."""
     head_seen: Tensor
     """(n,) False where there is no head camera."""
+    vision: Tensor | None = None
+    """(n, 2, merged, d) features of the wrist's and the head's present frame by a pretrained encoder, if any."""
     foresight: Tensor | None = None
     """(n, frames · tokens) ids of the next frames as predicted without their actions, for the action expert."""
 
@@ -100,13 +103,20 @@ class WorldModel(nn.Module):
     pos_frame: Tensor
     pos_foresight_frame: Tensor
 
-    def __init__(self, spec: WorldModelSpec, text_encoder: TextEncoder, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: WorldModelSpec,
+        text_encoder: TextEncoder,
+        vision_encoder: PretrainedVision | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
-        self.spec, self.text_encoder = spec, text_encoder
+        self.spec, self.text_encoder, self.vision_encoder = spec, text_encoder, vision_encoder
         self.vq = MultiScaleVQ(spec.vq)
         width, latent, cells = spec.width, spec.vq.latent, spec.vq.grid**2
         generator = torch_rng(seed, "world")
-        self.vision = nn.Linear(MERGE * MERGE * latent, width)
+        self.vision = nn.Linear(vision_encoder.width if vision_encoder else MERGE * MERGE * latent, width)
         self.understanding = nn.ModuleDict(
             {"text": nn.Linear(text_encoder.width, width), "state": nn.Linear(spec.state_dim, width)}
         )
@@ -127,15 +137,9 @@ class WorldModel(nn.Module):
         self.attention = SharedAttention(width, spec.layers, spec.heads)
         action = ActionSpec(spec.action_dim, spec.action_size, spec.chunk, spec.action_head, spec.std)
         self.action_head = ActionHead(action, width)
-        # the text encoder may be pretrained
-        for part in (
-            self.vision,
-            self.understanding,
-            self.generation,
-            self.memory_input,
-            self.attention,
-            self.action_head,
-        ):
+        # the encoders may be pretrained
+        own = self.vision, self.understanding, self.generation, self.memory_input, self.attention, self.action_head
+        for part in own:
             initialise(part, generator)
         self._init_positions(generator)
         self.codebook_head = CodebookHead(spec.members, width, latent, spec.vq.codes, generator)
@@ -254,6 +258,17 @@ class WorldModel(nn.Module):
             ids[:, start:end] = mean_logits(logits).argmax(dim=-1)
         return ids, known
 
+    def with_vision(self, inputs: WorldModelInputs) -> WorldModelInputs:
+        """The inputs with what the pretrained encoder sees in the decoded frames; unchanged without one."""
+        if self.vision_encoder is None or inputs.vision is not None:
+            return inputs
+        cells = torch.stack([inputs.frames[:, -1], inputs.head]).flatten(0, 1)
+        with torch.no_grad():
+            grid = self.vq.spec.grid
+            maps = cells.transpose(1, 2).reshape(len(cells), -1, grid, grid)
+            found = self.vision_encoder(self.vq.decoder(maps))
+        return replace(inputs, vision=torch.stack(found.chunk(2), dim=1))
+
     def with_foresight(self, inputs: WorldModelInputs) -> WorldModelInputs:
         """The inputs with the next frames as the generation expert predicts them; unchanged without foresight."""
         if not self.spec.foresight or inputs.foresight is not None:
@@ -283,9 +298,9 @@ class WorldModel(nn.Module):
         return torch.cat([self.text_encoder(row[None]) for row in unique])[places]
 
     def _understanding_tokens(self, inputs: WorldModelInputs) -> Tensor:
-        wrist, head = (
-            self.vision(self._merge_patches(x) / self.feature_std) for x in (inputs.frames[:, -1], inputs.head)
-        )
+        shown, vision = (inputs.frames[:, -1], inputs.head), self.with_vision(inputs).vision
+        seen = [self._merge_patches(x) / self.feature_std for x in shown] if vision is None else vision.unbind(1)
+        wrist, head = (self.vision(x) for x in seen)
         head = torch.where(inputs.head_seen[:, None, None], head, self.no_head_camera)
         text = self.understanding["text"](inputs.text)[:, None]
         state = self.understanding["state"](self.normalise_state(inputs.state))[:, None]

@@ -104,6 +104,9 @@ class ModelConfig:
     action_dim: int = setting(32, help="width that actions are padded to", least=8)
     state_dim: int = setting(32, help="width that states are padded to", least=11)
     text: str = setting(TINY, help="frozen text encoder: 'tiny', or a BERT by name or folder")
+    vision: str = setting(
+        "none", help="frozen vision encoder of the understanding expert: a SigLIP or DINOv2 by name or folder; or none"
+    )
     lora_rank: int = setting(0, help="rank of LoRA adapters on the experts; 0: full fine-tuning", least=0)
     lora_alpha: int = setting(32, help="LoRA scale times rank", least=1)
     freeze_vision_encoder: bool = setting(False, help="freeze the vision projection")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lookact.errors import ConfigError
-from lookact.models.vlm.sources import check_source
+from lookact.models.vlm.sources import HUB_NAME, check_source, model_type
 from lookact.recipes.world_duel.config import Config
 from lookact.training.preflight import Job, need_device, need_files, need_package, need_room, need_same
 
@@ -22,7 +22,7 @@ SHAPES = (
         f"model.{name}"
         for name in ("action_chunk", "action_head", "foresight", "predicted_frames", "action_dim", "state_dim")
     ),
-    "model.lora_rank",
+    *("model.lora_rank", "model.vision"),
 )
 """Settings without which a checkpoint's weights do not fit."""
 
@@ -95,6 +95,10 @@ def check_shape(cfg: Config) -> None:
     if model.width % model.heads:
         raise ConfigError(f"model.width = {model.width}: give a multiple of the {model.heads} heads")
     check_source(model.text, "bert", example="google-bert/bert-base-uncased", bare=True)
+    if model.vision != "none":
+        known = Path(model.vision).exists() or HUB_NAME.fullmatch(model.vision)
+        family = "siglip" if known and (model_type(model.vision) or "").startswith("siglip") else "dinov2"
+        check_source(model.vision, family, example="google/siglip-base-patch16-224 or facebook/dinov2-base")
 
 
 def recorded_bytes(cfg: Config) -> int:

@@ -63,6 +63,7 @@ def open_model(cfg: Config, source: Path | None = None, *, tokenizer: Any = None
     return build_world_model(
         spec,
         text=model.text,
+        vision=model.vision,
         tokenizer=tokenizer or open_tokenizer(model.text, corpus, source),
         seed=cfg.seed,
         lora_rank=model.lora_rank,
