@@ -107,6 +107,9 @@ class ModelConfig:
     vision: str = setting(
         "none", help="frozen vision encoder of the understanding expert: a SigLIP or DINOv2 by name or folder; or none"
     )
+    pretrained: str | None = setting(
+        None, help="folder of an F1, π0 or own checkpoint: what has the same part and shape is loaded", exists=True
+    )
     lora_rank: int = setting(0, help="rank of LoRA adapters on the experts; 0: full fine-tuning", least=0)
     lora_alpha: int = setting(32, help="LoRA scale times rank", least=1)
     freeze_vision_encoder: bool = setting(False, help="freeze the vision projection")

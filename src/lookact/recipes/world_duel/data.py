@@ -26,6 +26,7 @@ from lookact.models.actor_critic import FrozenPolicy
 from lookact.models.world_model.explorer import Explorer
 from lookact.models.world_model.loading import Freeze, freeze, save_adapter, save_tokenizer
 from lookact.models.world_model.model import WorldModel
+from lookact.models.world_model.pretrained import load_pretrained
 from lookact.recipes.world_duel.config import Config, EnvConfig, ModelConfig
 from lookact.recipes.world_duel.f1.environments import VectorEnvs, env_maker, make_envs, plan_episodes, table_settings
 from lookact.recipes.world_duel.f1.models import cameras_of, load_model, open_model, open_older, task_of
@@ -123,6 +124,9 @@ def open_state(cfg: Config, source: Path | None) -> TrainState:
     source = source or (Path(cfg.teacher_path) if cfg.teacher_path else None)
     world_model = open_model(cfg, source)
     own = open_model(cfg, source, tokenizer=world_model.text_encoder.tokenizer)
+    if cfg.model.pretrained and source is None:
+        load_pretrained(world_model, Path(cfg.model.pretrained))
+        own.load_state_dict(world_model.state_dict())
     if cfg.teacher_path:
         load_model(world_model, Path(cfg.teacher_path))
         own.load_state_dict(world_model.state_dict())
