@@ -53,15 +53,15 @@ SHARED = "--preset arm --learn.layer_norm true --evaluation.every 40 --evaluatio
 TRUE = "--learn.entropy_bonus 0.2 --learn.bonus_episodes 120"
 """Chosen with the true reward on drawer-open, seeds 100, 101 and 102: 92%, 100% and 100% of 50 starts."""
 LEARNED = (
-    "--learn.entropy_bonus 0.8 --learn.bonus_episodes 200 --learn.unsupervised_episodes 30 "
-    "--feedback.strategy disagreement --feedback.total 3200"
+    "--learn.entropy_bonus 0.4 --learn.bonus_episodes 160 --learn.unsupervised_episodes 30 "
+    "--feedback.strategy disagreement --feedback.total 4640"
 )
-"""Chosen with the oracle on drawer-open: README.md says how."""
+"""Chosen with the oracle on drawer-open, seeds 100 and 101: the better of two that both fail on 101."""
 FIXED = "-fixed"
 """Ends the name of a task whose episodes all begin from one start."""
 CLIP = "openai/clip-vit-base-patch32"
 """Weights of CLIP, where none are named."""
-EPISODES = {"drawer-open": (240, 300), "sweep-into": (400, 400), "soccer": (400, 400), f"soccer{FIXED}": (400, 400)}
+EPISODES = {"drawer-open": (240, 400), "sweep-into": (400, 400), "soccer": (400, 400), f"soccer{FIXED}": (400, 400)}
 """Of 30 decisions of 4 simulator steps, with the true reward and with a learned one."""
 SOURCES = {
     "true": "--reward true",
