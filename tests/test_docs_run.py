@@ -91,7 +91,7 @@ NOT_HERE = {
     "SERVER_PORT=8001 lookact train pref-sac --preset full --env.task sweep-into-v3 --device cuda:0 --name sweep": GPU,
     "lookact plot pairs runs/pref-sac/sweep --show wrong": "needs the run before it",
     "lookact train vla-ppo --env.task maniskill:PushCube-v1 --env.max_steps 50 --learn.rollout_steps 50 --bc.demos "
-    "100": "needs ManiSkill",
+    "200": "needs ManiSkill",
     "lookact train pref-sac --preset full --judge.client.url https://vlm.example.org/v1 "
     "--judge.client.model qwen3-vl-8b --judge.client.key_variable VLM_KEY": GPU,
     "lookact train vqa-ppo --preset full": GPU,

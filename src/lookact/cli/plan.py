@@ -56,7 +56,7 @@ def make_plan(arguments: Arguments, cfg: Any) -> Plan:
 
     if hasattr(cfg, "judge"):
         return judge_plan(arguments, cfg)
-    if hasattr(cfg.model, "vision"):
+    if hasattr(cfg, "bc"):
         return control_plan(arguments, cfg)
     if not hasattr(cfg, "sampling"):
         known = "nav-rloo, vqa-ppo, vla-ppo or pref-sac"
