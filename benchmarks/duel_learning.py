@@ -179,6 +179,9 @@ def ppo(iterations: int) -> tuple[str, ...]:
     return ("--task_phase.iterations", str(iterations), "--env.num_envs", "32", "--task_phase.ppo.minibatch", "256")
 
 
+GENTLE = ("--task_phase.std", "0.1", "--task_phase.critic_warmup", "8", "--task_phase.lr", "1e-4")
+"""Sampled actions close to the greedy ones, a critic that knows them, small steps."""
+TO_CLONE = ("--task_phase.ppo.kl_coef", "0.1")
 FORESIGHT, NO_MEMORY = ("--model.foresight", "true"), ("--model.memory", "0")
 REACH_CLONE, LONG_CLONE, CURTAIN_CLONE = clone(250, 300), clone(700, 600), clone(400, 512)
 EXPERIMENTS = (
@@ -187,6 +190,8 @@ EXPERIMENTS = (
     Experiment("reach-long-plain", "reach", LONG_CLONE),
     Experiment("reach-long-foresight", "reach", (*LONG_CLONE, *FORESIGHT)),
     Experiment("reach-plain-ppo", "reach", (*clone(0, 300), *ppo(20)), start="reach-plain"),
+    Experiment("reach-plain-ppo-gentle", "reach", (*clone(0, 300), *ppo(40), *GENTLE), start="reach-plain"),
+    Experiment("reach-plain-ppo-kl", "reach", (*clone(0, 300), *ppo(40), *GENTLE, *TO_CLONE), start="reach-plain"),
     Experiment("reach-foresight-ppo", "reach", (*clone(0, 300), *FORESIGHT, *ppo(20)), start="reach-foresight"),
     Experiment("curtain-memory", "curtain", CURTAIN_CLONE),
     Experiment("curtain-no-memory", "curtain", (*CURTAIN_CLONE, *NO_MEMORY)),
