@@ -41,7 +41,7 @@ from lookact.training.distributed import (
     sum_gradients,
     unshard,
 )
-from lookact.training.optim import clip_and_step, set_learning_rate
+from lookact.training.optim import WeightedSum, clip_and_step, set_learning_rate, weighted
 from lookact.training.progress import timed
 from lookact.training.run import Run
 from lookact.training.settings import PPO
@@ -150,9 +150,8 @@ def reinforce(policy: VLA, cfg: Config, run: Run) -> None:
             began, restarts, seed = time.perf_counter(), envs.restarts, derive(cfg.seed, "update", step)
             plan = task.plan_iteration(cfg, step, failed)
             rollout = control.collect_experience(policy, envs, steps=learn.rollout_steps, seed=seed, plan_episode=plan)
-            metrics |= samples.count(control.rollout_metrics(rollout, envs.restarts - restarts)) | failed.update(
-                rollout
-            )
+            acting = control.rollout_metrics(rollout, envs.restarts - restarts)
+            metrics |= samples.count(acting) | failed.update(rollout)
             if novelty is not None:
                 rollout, told = novelty.added_to(rollout)
                 metrics |= told
@@ -208,17 +207,21 @@ def ppo_update(
 
     # update: shuffled minibatches until the epochs, or the KL divergence from the acting policy, are through
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    loss_fn = partial(ppo_loss, policy, ppo=ppo, train_actor=train_actor)
     take_step = partial(clip_and_step, optimizer, learned, max_norm=ppo.clip_norm, guard=learner.guard)
     taken, stopped = list[dict[str, float]](), False
     for minibatch in control.minibatches(batch, epochs=ppo.epochs, size=ppo.minibatch, seed=seed):
-        total, stats = control.accumulate_minibatch(policy, minibatch, loss_fn, ppo.micro_batch_size)
+        sums, micro_batches = WeightedSum(), minibatch.micro_batches(ppo.micro_batch_size)
+        for micro, share in weighted(micro_batches, lambda micro: micro.counted, policy=policy):
+            loss, parts = ppo_loss(policy, micro, ppo, train_actor=train_actor)
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+            sums.add({"loss/total": loss, **parts}, share)
+        stats = sums.over_processes()
         if ppo.max_kl is not None and stats.get("policy/approx_kl", 0.0) > ppo.max_kl:
             optimizer.zero_grad()
             stopped = True
             break
         sum_gradients(learned)
-        taken.append(stats | {"loss/total": total} | take_step(loss=total))
+        taken.append(stats | take_step(loss=stats["loss/total"]))
     if learner.states is not None:
         control.update_state_statistics(rollout, learner.states, policy)
     metrics = control.critic_metrics(rollout, returns) | control.mean_metrics(taken) | mean_over_processes(compared)
@@ -238,11 +241,8 @@ def ppo_loss(
         return value_error, parts
     old, advantages = minibatch.old_logprobs, minibatch.advantages
     policy_loss, ratios = ppo_clip(scores.logprobs, old, advantages, mask, clip=ppo.clip, clip_high=ppo.clip_high)
-    entropy = entropy_bonus(scores.entropy, mask)
-    loss = policy_loss + ppo.value_coef * value_error - ppo.entropy_coef * entropy
-    parts |= {"loss/policy": policy_loss, "policy/entropy": entropy}
+    entropy, kl = entropy_bonus(scores.entropy, mask), control.reference_kl(output, minibatch)
+    loss = policy_loss + ppo.value_coef * value_error - ppo.entropy_coef * entropy + ppo.kl_coef * kl
+    parts |= {"loss/policy": policy_loss, "policy/entropy": entropy, "policy/kl": kl}
     parts |= {f"policy/{name}": ratios[name] for name in ("clip_fraction", "approx_kl")}
-    if minibatch.reference_mean is not None:
-        kl = control.reference_kl(output, minibatch)
-        loss, parts["policy/kl"] = loss + ppo.kl_coef * kl, kl
     return loss, parts
